@@ -1,0 +1,1 @@
+"""Mainspring runs background work that must not be lost."""

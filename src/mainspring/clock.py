@@ -1,0 +1,48 @@
+"""Time, as one object that can be replaced.
+
+Wall time (`now`) says when something is due; monotonic time (`monotonic`) says how long something took or may take.
+Nothing else in the package asks the operating system for the time, so that a test that owns the clock owns all of it
+(`mainspring.testing`).
+"""
+
+import asyncio
+import time
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from typing import Protocol, runtime_checkable
+
+
+class Clock(Protocol):
+    """What tells the time."""
+
+    def now(self) -> datetime:
+        """Return the wall time, aware, in UTC. It may jump, in either direction."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back, from an arbitrary start; the scale of the event loop's timers."""
+        ...
+
+
+class SystemClock:
+    """The operating system's clocks."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@runtime_checkable
+class _HoldsTime(Protocol):
+    def outside(self, what: str) -> AbstractContextManager[None]: ...
+
+
+def outside(what: str) -> AbstractContextManager[None]:
+    """Mark a wait, on the running event loop, for something that the loop cannot see: a thread or process of our own.
+
+    On virtual time the clock stands still meanwhile; on a real loop this costs one look and does nothing.
+    """
+    loop = asyncio.get_running_loop()
+    return loop.outside(what) if isinstance(loop, _HoldsTime) else nullcontext()

@@ -1,0 +1,1 @@
+"""Tools for testing what runs on Mainspring."""
