@@ -1,0 +1,70 @@
+"""How long to wait after the n-th failure in a row.
+
+One curve serves all: the wait starts at `initial`, grows by `increment` and by `multiplier` with each further failure,
+and never passes `cap`. Fixed, linear and exponential waits are names for settings of it, so that a stored curve is
+five numbers. Jitter comes from a roll that the caller draws: replicas that fail together must not return together.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from mainspring.duration import Duration, duration
+from mainspring.errors import DeclarationError
+
+QUARTER_HOUR: Final = timedelta(minutes=15)
+
+
+class Backoff(Struct, frozen=True, kw_only=True):
+    """The curve. Made by `fixed`, `linear` or `exponential`, which read durations as people write them."""
+
+    initial: timedelta
+    increment: timedelta = timedelta(0)
+    multiplier: float = 1.0
+    cap: timedelta
+    jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        problems = [
+            problem
+            for problem, wrong in (
+                ("the initial wait is longer than the cap", self.initial > self.cap),
+                ("the multiplier must be at least 1: a wait does not shrink", not 1 <= self.multiplier < float("inf")),
+                ("jitter is a share of the wait, from 0 to 1", not 0 <= self.jitter <= 1),
+                ("a wait of zero never grows by multiplying", self.multiplier > 1 and not self.initial),
+            )
+            if wrong
+        ]
+        if problems:
+            raise DeclarationError("Backoff", "; ".join(problems))
+
+    @classmethod
+    def fixed(cls, delay: Duration, *, jitter: float = 0.0) -> "Backoff":
+        """Wait the same every time."""
+        # Room above the delay, or jitter could only ever shorten it.
+        return cls(initial=duration(delay), cap=duration(delay) * (1 + jitter), jitter=jitter)
+
+    @classmethod
+    def linear(
+        cls, initial: Duration, increment: Duration, *, cap: Duration = QUARTER_HOUR, jitter: float = 0.0
+    ) -> "Backoff":
+        """Wait a little longer each time, by the same amount."""
+        return cls(initial=duration(initial), increment=duration(increment), cap=duration(cap), jitter=jitter)
+
+    @classmethod
+    def exponential(
+        cls, initial: Duration = 1, *, multiplier: float = 2.0, cap: Duration = QUARTER_HOUR, jitter: float = 0.25
+    ) -> "Backoff":
+        """Wait a multiple of the time before."""
+        return cls(initial=duration(initial), multiplier=multiplier, cap=duration(cap), jitter=jitter)
+
+    def delay(self, failures: int, roll: float) -> timedelta:
+        """Return the wait after this many failures in a row, at least 1; `roll` is drawn evenly from 0 to 1."""
+        cap = self.cap.total_seconds()
+        start = (self.initial + self.increment * (failures - 1)).total_seconds()
+        try:
+            steady = min(cap, start * self.multiplier ** (failures - 1))
+        except OverflowError:
+            steady = cap
+        return timedelta(seconds=min(cap, steady * (1 + self.jitter * (2 * roll - 1))))

@@ -1,0 +1,183 @@
+"""A task's circuit breaker, as values: when its jobs may run, and what their ends do to it.
+
+Closed, it lets everything through and counts failures in a row. At the threshold it opens and lets nothing through
+for the cooldown. Then it is half open: exactly one run, the probe, goes through, and its verdict closes or opens the
+breaker again. An end that is no verdict (lost, snoozed, cancelled) frees the probe's place for another.
+
+Every change of phase begins a new term, and an end counts only in the term in which its run was let through: a late
+failure from before the breaker opened cannot fail the probe. Who asks does not matter, since the state is a value
+that a store keeps; of two that ask at once, the one whose write is refused asks again.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.core.job import JobId
+from mainspring.core.machine import Change, Event
+from mainspring.core.outcome import Raised
+from mainspring.duration import Duration, duration
+from mainspring.errors import DeclarationError
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """The rule: open after `threshold` failures in a row, probe after `cooldown`."""
+
+    threshold: int = 10
+    cooldown: Duration = "30s"
+
+    def __post_init__(self) -> None:
+        duration(self.cooldown)
+        if self.threshold < 1:
+            raise DeclarationError(
+                "Breaker", f"the threshold is a number of failures, at least 1, not {self.threshold}"
+            )
+
+
+class Phase(StrEnum):
+    """Where a breaker stands."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class Run(NamedTuple):
+    """One execution, by what no other shares: the job and the lease it runs under."""
+
+    job: JobId
+    lease: int
+
+
+class Circuit(Struct, frozen=True, kw_only=True):
+    """The state of one task's breaker, as a store keeps it. `forced` means that only an operator moves it."""
+
+    phase: Phase = Phase.CLOSED
+    term: int = 0
+    failures: int = 0
+    opened_at: datetime | None = None
+    probe: Run | None = None
+    forced: bool = False
+
+
+class Pass(Struct, frozen=True, kw_only=True):
+    """The run may start. Its end is to be recorded with this term; `circuit` is to be kept if it changed."""
+
+    circuit: Circuit
+
+    @property
+    def term(self) -> int:
+        return self.circuit.term
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """The run may not start before `until`; None: not before the probe ends or an operator acts."""
+
+    until: datetime | None
+
+
+class Verdict(StrEnum):
+    """What the end of a run says about the task."""
+
+    GOOD = "good"
+    BAD = "bad"
+    NONE = "none"
+
+
+def verdict(change: Change) -> Verdict:
+    """Read the end of an attempt: only a handler that returned or raised has said anything."""
+    if change.event is Event.SUCCEEDED:
+        return Verdict.GOOD
+    if change.event is not Event.CANCELLED and isinstance(change.outcome, Raised):
+        return Verdict.BAD
+    return Verdict.NONE
+
+
+def admit(rule: Breaker, circuit: Circuit, run: Run, now: datetime) -> Pass | Refusal:
+    """Say whether a run may start now."""
+    match circuit.phase:
+        case Phase.CLOSED:
+            return Pass(circuit=circuit)
+        case Phase.OPEN:
+            until = _cooled_down_at(rule, circuit)
+            if until is None or now < until:
+                return Refusal(until=until)
+            return Pass(circuit=replace(_enter(circuit, Phase.HALF_OPEN), probe=run))
+        case Phase.HALF_OPEN:
+            # The same run may ask again: the answer to its first question can get lost.
+            if circuit.probe in (None, run):
+                return Pass(circuit=replace(circuit, probe=run))
+            return Refusal(until=None)
+        case _:
+            assert_never(circuit.phase)
+
+
+def record(rule: Breaker, circuit: Circuit, run: Run, *, term: int, verdict: Verdict, now: datetime) -> Circuit:
+    """Take note of the end of a run that was let through in `term`; the same circuit back means nothing to write."""
+    if term != circuit.term or circuit.forced:
+        return circuit
+    match circuit.phase:
+        case Phase.CLOSED:
+            return _count(rule, circuit, verdict, now)
+        case Phase.HALF_OPEN if run == circuit.probe:
+            return _judge(circuit, verdict, now)
+        case _:
+            return circuit
+
+
+def force(circuit: Circuit, phase: Phase, now: datetime) -> Circuit:
+    """Open or close it by an operator's word; it stays so until `reset`."""
+    if phase is Phase.HALF_OPEN:
+        raise DeclarationError("breaker", "it can be forced open or closed; half open is a passage between the two")
+    opened_at = now if phase is Phase.OPEN else None
+    return replace(_enter(circuit, phase), opened_at=opened_at, forced=True)
+
+
+def reset(circuit: Circuit) -> Circuit:
+    """Close it, forget its failures, and let it move by itself again."""
+    return _enter(circuit, Phase.CLOSED)
+
+
+def _count(rule: Breaker, circuit: Circuit, verdict: Verdict, now: datetime) -> Circuit:
+    match verdict:
+        case Verdict.NONE:
+            return circuit
+        case Verdict.GOOD:
+            return replace(circuit, failures=0) if circuit.failures else circuit
+        case Verdict.BAD if circuit.failures + 1 >= rule.threshold:
+            return _open(circuit, now)
+        case Verdict.BAD:
+            return replace(circuit, failures=circuit.failures + 1)
+        case _:
+            assert_never(verdict)
+
+
+def _judge(circuit: Circuit, verdict: Verdict, now: datetime) -> Circuit:
+    match verdict:
+        case Verdict.NONE:
+            return replace(circuit, probe=None)
+        case Verdict.GOOD:
+            return _enter(circuit, Phase.CLOSED)
+        case Verdict.BAD:
+            return _open(circuit, now)
+        case _:
+            assert_never(verdict)
+
+
+def _open(circuit: Circuit, now: datetime) -> Circuit:
+    return replace(_enter(circuit, Phase.OPEN), opened_at=now)
+
+
+def _enter(circuit: Circuit, phase: Phase) -> Circuit:
+    return Circuit(phase=phase, term=circuit.term + 1)
+
+
+def _cooled_down_at(rule: Breaker, circuit: Circuit) -> datetime | None:
+    if circuit.forced or circuit.opened_at is None:
+        return None
+    return circuit.opened_at + duration(rule.cooldown)

@@ -1,0 +1,38 @@
+"""What an operator may ask of a job; `machine.command` says what becomes of it."""
+
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.errors import DeclarationError
+
+LOWEST_PRIORITY: Final = 0
+HIGHEST_PRIORITY: Final = 100
+
+
+class CancelJob(Struct, frozen=True):
+    """Cancel it: at once if it waits, as a request if it runs."""
+
+
+class RetryJob(Struct, frozen=True):
+    """Run a failed or cancelled job again, with one more attempt than it had."""
+
+
+class DeleteJob(Struct, frozen=True):
+    """Forget it, unless it runs."""
+
+
+class ChangeJob(Struct, frozen=True, kw_only=True):
+    """Give a waiting job another priority, queue or time; what is left out stays."""
+
+    priority: int | None = None
+    queue: str | None = None
+    run_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.priority is not None and not LOWEST_PRIORITY <= self.priority <= HIGHEST_PRIORITY:
+            raise DeclarationError("priority", f"from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}, not {self.priority}")
+
+
+Command: TypeAlias = CancelJob | RetryJob | DeleteJob | ChangeJob

@@ -1,0 +1,98 @@
+"""A job, as far as the rules of its life need to know it.
+
+Everything that any node needs in order to decide is in the job itself: its limits, its retry policy, how long it is
+kept. Payload, result and history belong to the stores.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, NewType
+from uuid import UUID
+
+from msgspec import Struct
+
+from mainspring.core.names import Name
+from mainspring.core.retry import Retry
+
+JobId = NewType("JobId", UUID)
+NodeId = NewType("NodeId", str)
+
+
+class State(StrEnum):
+    """Where a job stands. The waiting states differ only in why they wait: what may run is due, in any of them."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+WAITING: Final = frozenset({State.SCHEDULED, State.READY, State.RETRYING})
+FINISHED: Final = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+
+
+class Cause(StrEnum):
+    """Why a job failed."""
+
+    EXHAUSTED = "exhausted"  # it raised or timed out, and no attempts were left
+    REFUSED = "refused"  # the error was not worth another attempt, by policy or by the handler's word
+    LOST = "lost"  # its last attempt was lost with its node
+    POISON = "poison"  # it was lost with its node too many times in a row
+    EXPIRED = "expired"  # it had not started by the time it was still wanted
+    UNKNOWN_TASK = "unknown_task"  # no live node knew its task for the whole grace time
+
+
+class Retention(Struct, frozen=True, kw_only=True):
+    """How long a finished job is kept: `failed` holds for cancelled ones too."""
+
+    succeeded: timedelta = timedelta(hours=24)
+    failed: timedelta = timedelta(days=7)
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """One durable call of a task.
+
+    `attempt` counts executions from 1 and is raised when the job is claimed; `lease` grows with every claim and never
+    falls, so that it can fence what `attempt`, which may be given back, cannot. `losses` counts the attempts in a row
+    that were lost with their node.
+    """
+
+    id: JobId
+    task: Name
+    state: State
+    run_at: datetime
+    retry: Retry
+    queue: str = "default"
+    priority: int = 50
+    attempt: int = 0
+    max_attempts: int | None = None
+    granted: int = 0
+    losses: int = 0
+    loss_limit: int = 3
+    lease: int = 0
+    expires_at: datetime | None = None
+    retention: Retention = Retention()
+    cancel_requested_at: datetime | None = None
+    finished_at: datetime | None = None
+    keep_until: datetime | None = None
+    cause: Cause | None = None
+
+    @property
+    def attempts_allowed(self) -> int:
+        """The lower of the job's own limit and its policy's, and what operators granted on top."""
+        own = self.retry.max_attempts if self.max_attempts is None else self.max_attempts
+        return min(own, self.retry.max_attempts) + self.granted
+
+    @property
+    def has_attempts_left(self) -> bool:
+        return self.attempt < self.attempts_allowed
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A running job and the node that holds its lease: the right to run it, and to say how it ended."""
+
+    job: Job
+    node: NodeId

@@ -1,0 +1,241 @@
+"""The life of a job: one table of legal steps, and the two functions that choose among them.
+
+`decide` says what becomes of a job when an attempt ends, `command` what an operator's word does to it. Both return a
+`Change`; stores apply changes and never choose them. What is not in `STEPS` cannot happen: it raises
+`IllegalTransition`. The diagram in the docs is drawn from the same table.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.core.command import CancelJob, ChangeJob, Command, DeleteJob, RetryJob
+from mainspring.core.job import Cause, Claim, Job, NodeId, State
+from mainspring.core.outcome import (
+    Deferred,
+    Expired,
+    Interrupted,
+    Lost,
+    Outcome,
+    Raised,
+    Snoozed,
+    Succeeded,
+    UnknownTask,
+)
+from mainspring.errors import IllegalTransition
+
+
+class Event(StrEnum):
+    """What happens to a job."""
+
+    ENQUEUED = "enqueued"
+    DELAYED = "delayed"
+    CLAIMED = "claimed"
+    SUCCEEDED = "succeeded"
+    WILL_RETRY = "will_retry"
+    SNOOZED = "snoozed"
+    GIVEN_BACK = "given_back"
+    LOST = "lost"
+    FAILED = "failed"
+    CANCEL_REQUESTED = "cancel_requested"
+    CANCELLED = "cancelled"
+    RETRIED = "retried"
+    CHANGED = "changed"
+    DELETED = "deleted"
+
+
+class Step(NamedTuple):
+    """One legal step. No source: the job is new. No target: it is gone."""
+
+    source: State | None
+    event: Event
+    target: State | None
+    when: str
+
+
+def _from(sources: list[State | None], event: Event, target: State | None, when: str) -> list[Step]:
+    return [Step(source, event, target, when) for source in sources]
+
+
+_WAITING: Final[list[State | None]] = [State.READY, State.SCHEDULED, State.RETRYING]
+_DONE: Final[list[State | None]] = [State.SUCCEEDED, State.FAILED, State.CANCELLED]
+
+STEPS: Final[tuple[Step, ...]] = (
+    Step(None, Event.ENQUEUED, State.READY, "enqueued, due at once"),
+    Step(None, Event.DELAYED, State.SCHEDULED, "enqueued for later"),
+    *_from(_WAITING, Event.CLAIMED, State.RUNNING, "a node claims it: attempt and lease go up by one"),
+    Step(State.RUNNING, Event.SUCCEEDED, State.SUCCEEDED, "the handler returned"),
+    Step(State.RUNNING, Event.WILL_RETRY, State.RETRYING, "it raised or timed out, and attempts are left"),
+    Step(State.RUNNING, Event.LOST, State.READY, "lost with its node, and attempts are left"),
+    Step(State.RUNNING, Event.GIVEN_BACK, State.READY, "the node is shutting down, or never learnt of its claim"),
+    Step(State.RUNNING, Event.SNOOZED, State.SCHEDULED, "it snoozed itself, or host or breaker said not now"),
+    Step(State.RUNNING, Event.FAILED, State.FAILED, "no attempts left, not retryable, poison, expired or unknown task"),
+    Step(State.RUNNING, Event.CANCEL_REQUESTED, State.RUNNING, "an operator asks it to stop"),
+    Step(State.RUNNING, Event.CANCELLED, State.CANCELLED, "it was asked to stop, and ended without success"),
+    *_from(_WAITING, Event.CANCELLED, State.CANCELLED, "an operator cancels it before it runs"),
+    *_from(
+        [State.FAILED, State.CANCELLED],
+        Event.RETRIED,
+        State.READY,
+        "an operator retries it: one more attempt is granted",
+    ),
+    *(Step(state, Event.CHANGED, state, "an operator changes its priority, queue or time") for state in _WAITING),
+    *_from(_WAITING + _DONE, Event.DELETED, None, "an operator or the pruner deletes it"),
+)
+
+_TARGETS: Final = {(step.source, step.event): step.target for step in STEPS}
+_AIMS: Final = {step.event: step.target for step in STEPS}
+NEW: Final = "new"
+GONE: Final = "gone"
+
+
+def target(source: State | None, event: Event) -> State | None:
+    """Look up where an event leads from a state, or raise `IllegalTransition`."""
+    try:
+        return _TARGETS[source, event]
+    except KeyError:
+        aim = source if event is Event.CHANGED else _AIMS[event]
+        raise IllegalTransition(source or NEW, aim or GONE, _ADVICE.get((source, event), "")) from None
+
+
+_ADVICE: Final[dict[tuple[State | None, Event], str]] = {
+    (State.RUNNING, Event.DELETED): "it is running; cancel it first",
+    (State.RUNNING, Event.CHANGED): "it is running; what it waits for no longer matters",
+    (State.RUNNING, Event.RETRIED): "it is running already",
+    (State.SUCCEEDED, Event.RETRIED): "it succeeded; enqueue a new one to run it again",
+}
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A guarded write: applied whole while the job is still as `before` says, else refused whole.
+
+    The guard is the job's id, state and lease, and for the end of an attempt also the node that holds the lease.
+    No `after` means that the job is deleted. `outcome` brings the result or the error that is kept with the job.
+    """
+
+    event: Event
+    before: Job
+    after: Job | None
+    node: NodeId | None = None
+    outcome: Outcome | None = None
+
+    def fits(self, job: Job, holder: NodeId | None) -> bool:
+        """Say whether the guard holds for the job as it is now, held by `holder`."""
+        same = (job.id, job.state, job.lease) == (self.before.id, self.before.state, self.before.lease)
+        return same and self.node in (None, holder)
+
+
+def first_state(run_at: datetime, now: datetime) -> State:
+    """Say where a new job begins."""
+    return State.READY if run_at <= now else State.SCHEDULED
+
+
+def claim(job: Job, node: NodeId) -> Claim:
+    """Give a node the right to run a job. Both counts must be durable before the handler starts."""
+    target(job.state, Event.CLAIMED)
+    running = replace(job, state=State.RUNNING, attempt=job.attempt + 1, lease=job.lease + 1)
+    return Claim(job=running, node=node)
+
+
+def decide(claim: Claim, outcome: Outcome, now: datetime, roll: float) -> Change:
+    """Choose what becomes of a job when its attempt ends; `roll` is drawn evenly from 0 to 1."""
+    event, after = _after(claim.job, outcome, now, roll)
+    return Change(event=event, before=claim.job, after=after, node=claim.node, outcome=outcome)
+
+
+def _after(job: Job, outcome: Outcome, now: datetime, roll: float) -> tuple[Event, Job]:
+    match outcome:
+        case Succeeded():
+            return _finish(job, Event.SUCCEEDED, now)
+        case _ if job.cancel_requested_at:  # a cancel wins over every end but success
+            return _finish(job, Event.CANCELLED, now)
+        case Raised(retryable=False):
+            return _finish(job, Event.FAILED, now, Cause.REFUSED)
+        case Raised() if not job.has_attempts_left:
+            return _finish(job, Event.FAILED, now, Cause.EXHAUSTED)
+        case Raised(retry_in=asked):
+            delay = job.retry.backoff.delay(job.attempt, roll) if asked is None else asked
+            return _wait(replace(job, losses=0), Event.WILL_RETRY, now + delay)
+        case Lost():
+            return _lose(replace(job, losses=job.losses + 1), now)
+        # From here on the attempt does not count. A handler that snoozed has shown that it does not kill its worker;
+        # one that was never called, or was cut short, has shown nothing and keeps its losses.
+        case Snoozed(delay=delay):
+            return _wait(replace(_given_back(job), losses=0), Event.SNOOZED, now + delay)
+        case Deferred(delay=delay):
+            return _wait(_given_back(job), Event.SNOOZED, now + delay)
+        case Interrupted():
+            return _wait(_given_back(job), Event.GIVEN_BACK, now)
+        case Expired():
+            return _finish(_given_back(job), Event.FAILED, now, Cause.EXPIRED)
+        case UnknownTask():
+            return _finish(_given_back(job), Event.FAILED, now, Cause.UNKNOWN_TASK)
+        case _:
+            assert_never(outcome)
+
+
+def command(job: Job, command: Command, now: datetime) -> Change:
+    """Choose what an operator's command does to a job, or raise `IllegalTransition`."""
+    event, after = _obeyed(job, command, now)
+    return Change(event=event, before=job, after=after)
+
+
+def _obeyed(job: Job, command: Command, now: datetime) -> tuple[Event, Job | None]:
+    match command:
+        case CancelJob() if job.state is State.RUNNING:
+            return Event.CANCEL_REQUESTED, replace(job, cancel_requested_at=job.cancel_requested_at or now)
+        case CancelJob():
+            return _finish(job, Event.CANCELLED, now)
+        case RetryJob():
+            return _wait(_granted_another(job), Event.RETRIED, now)
+        case ChangeJob(priority=priority, queue=queue, run_at=run_at):
+            changed = replace(
+                job,
+                priority=job.priority if priority is None else priority,
+                queue=job.queue if queue is None else queue,
+            )
+            return _wait(changed, Event.CHANGED, run_at or job.run_at)
+        case DeleteJob():
+            target(job.state, Event.DELETED)
+            return Event.DELETED, None
+        case _:
+            assert_never(command)
+
+
+def _granted_another(job: Job) -> Job:
+    """Clear what the end of the job left behind: an old stamp must not prune, expire or cancel the new attempt."""
+    return replace(
+        job,
+        granted=job.granted + 1,
+        losses=0,
+        expires_at=None,
+        cancel_requested_at=None,
+        finished_at=None,
+        keep_until=None,
+        cause=None,
+    )
+
+
+def _lose(job: Job, now: datetime) -> tuple[Event, Job]:
+    if job.losses >= job.loss_limit:
+        return _finish(job, Event.FAILED, now, Cause.POISON)
+    if not job.has_attempts_left:
+        return _finish(job, Event.FAILED, now, Cause.LOST)
+    return _wait(job, Event.LOST, now)  # at once: the job did nothing wrong that is known
+
+
+def _given_back(job: Job) -> Job:
+    return replace(job, attempt=job.attempt - 1)
+
+
+def _wait(job: Job, event: Event, run_at: datetime) -> tuple[Event, Job]:
+    return event, replace(job, state=target(job.state, event), run_at=run_at)
+
+
+def _finish(job: Job, event: Event, now: datetime, cause: Cause | None = None) -> tuple[Event, Job]:
+    keep = job.retention.succeeded if event is Event.SUCCEEDED else job.retention.failed
+    state = target(job.state, event)
+    return event, replace(job, state=state, finished_at=now, keep_until=now + keep, cause=cause)

@@ -1,0 +1,107 @@
+"""What an attempt came to, and what a handler may raise to say so itself."""
+
+from datetime import timedelta
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.retry import Retry
+from mainspring.duration import Duration, duration
+
+
+class Signal(Exception):
+    """What a handler raises to steer its own job: an instruction, not an error."""
+
+
+class RetryIn(Signal):
+    """Count this attempt as failed and try again after `delay`, whatever the policy's backoff says."""
+
+    def __init__(self, delay: Duration, reason: str = "") -> None:
+        super().__init__(delay, reason)
+        self.delay = duration(delay)
+        self.reason = reason
+
+
+class Snooze(Signal):
+    """Not now: give the attempt back and come again after `delay`."""
+
+    def __init__(self, delay: Duration, reason: str = "") -> None:
+        super().__init__(delay, reason)
+        self.delay = duration(delay)
+        self.reason = reason
+
+
+class Fail(Signal):
+    """Fail the job for good, whatever attempts are left."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class AttemptError(Struct, frozen=True, kw_only=True):
+    """What went wrong in an attempt, as it is kept and shown to the next one."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class Succeeded(Struct, frozen=True):
+    """The handler returned; `result` is encoded already."""
+
+    result: bytes | None = None
+
+
+class Raised(Struct, frozen=True, kw_only=True):
+    """The handler raised, or ran out of time."""
+
+    error: AttemptError
+    retryable: bool = True
+    retry_in: timedelta | None = None
+
+
+class Snoozed(Struct, frozen=True, kw_only=True):
+    """The handler ran and asked to be called again later."""
+
+    delay: timedelta
+    reason: str = ""
+
+
+class Deferred(Struct, frozen=True, kw_only=True):
+    """The handler was never called: its host or its breaker said not now."""
+
+    delay: timedelta
+    reason: str = ""
+
+
+class Interrupted(Struct, frozen=True):
+    """The node is shutting down, or never learnt that it held the job: the attempt does not count."""
+
+
+class Lost(Struct, frozen=True):
+    """The node died with the attempt."""
+
+
+class Expired(Struct, frozen=True):
+    """The job came up after the time until which it was wanted; the handler was never called."""
+
+
+class UnknownTask(Struct, frozen=True):
+    """No live node has known the task for the whole grace time; the handler was never called."""
+
+
+Outcome: TypeAlias = Succeeded | Raised | Snoozed | Deferred | Interrupted | Lost | Expired | UnknownTask
+
+
+def outcome_of(raised: BaseException, error: AttemptError, retry: Retry) -> Outcome:
+    """Read what a handler raised: its own signal if it is one, else what the policy thinks of its class."""
+    match raised:
+        case Snooze():
+            return Snoozed(delay=raised.delay, reason=raised.reason)
+        case RetryIn():
+            return Raised(error=error, retry_in=raised.delay)
+        case Fail():
+            return Raised(error=error, retryable=False)
+        case _:
+            return Raised(error=error, retryable=retry.wants(raised))

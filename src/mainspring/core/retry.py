@@ -1,0 +1,92 @@
+"""Whether an attempt that raised gets another, and when.
+
+A policy is a number of attempts, a backoff between them, and the classes of exceptions that are worth another try.
+The number and the backoff are kept with the job; the classes stay in the program, because only the node that caught
+an exception can tell its class.
+"""
+
+from msgspec import Struct
+
+from mainspring.core.backoff import QUARTER_HOUR, Backoff
+from mainspring.duration import Duration
+from mainspring.errors import DeclarationError
+
+Exceptions = tuple[type[BaseException], ...]
+
+
+class Retry(Struct, frozen=True, kw_only=True):
+    """A retry policy. `max_attempts` is the total number of executions: 1 means never again."""
+
+    max_attempts: int
+    backoff: Backoff
+    retry_on: Exceptions = (Exception,)
+    fail_on: Exceptions = ()
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise DeclarationError(
+                "Retry", f"max_attempts counts the first execution too: at least 1, not {self.max_attempts}"
+            )
+        for both in set(self.retry_on) & set(self.fail_on):
+            raise DeclarationError("Retry", f"{both.__name__} stands in retry_on and in fail_on; take it out of one")
+
+    @classmethod
+    def none(cls) -> "Retry":
+        """One attempt, and no other."""
+        return cls(max_attempts=1, backoff=Backoff.fixed(0))
+
+    @classmethod
+    def fixed(
+        cls,
+        delay: Duration,
+        *,
+        max_attempts: int = 6,
+        jitter: float = 0.0,
+        retry_on: Exceptions = (Exception,),
+        fail_on: Exceptions = (),
+    ) -> "Retry":
+        """Try again after the same wait every time."""
+        return cls(
+            max_attempts=max_attempts, backoff=Backoff.fixed(delay, jitter=jitter), retry_on=retry_on, fail_on=fail_on
+        )
+
+    @classmethod
+    def linear(
+        cls,
+        initial: Duration,
+        increment: Duration,
+        *,
+        cap: Duration = QUARTER_HOUR,
+        max_attempts: int = 6,
+        jitter: float = 0.0,
+        retry_on: Exceptions = (Exception,),
+        fail_on: Exceptions = (),
+    ) -> "Retry":
+        """Try again after a wait that grows by the same amount."""
+        backoff = Backoff.linear(initial, increment, cap=cap, jitter=jitter)
+        return cls(max_attempts=max_attempts, backoff=backoff, retry_on=retry_on, fail_on=fail_on)
+
+    @classmethod
+    def exponential(
+        cls,
+        initial: Duration = 1,
+        *,
+        multiplier: float = 2.0,
+        cap: Duration = QUARTER_HOUR,
+        max_attempts: int = 6,
+        jitter: float = 0.25,
+        retry_on: Exceptions = (Exception,),
+        fail_on: Exceptions = (),
+    ) -> "Retry":
+        """Try again after a wait that doubles: the default of every task, with 6 attempts from 1 s up to 15 min."""
+        backoff = Backoff.exponential(initial, multiplier=multiplier, cap=cap, jitter=jitter)
+        return cls(max_attempts=max_attempts, backoff=backoff, retry_on=retry_on, fail_on=fail_on)
+
+    def wants(self, error: BaseException) -> bool:
+        """Say whether this error is worth another attempt: the class nearest to it that either list names decides."""
+        for ancestor in type(error).__mro__:
+            if ancestor in self.fail_on:
+                return False
+            if ancestor in self.retry_on:
+                return True
+        return False

@@ -1,0 +1,116 @@
+"""What a service tells of itself, and the two listeners that come with it.
+
+A listener is any callable that takes an event. Listeners are called in order, from within the service's loop: they
+must be quick. One that raises is logged and counted; the others and the service go on.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from mainspring.supervise.directive import Directive, Idle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The service begins."""
+
+    service: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """The service has ended, in whatever way."""
+
+    service: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executing:
+    """A step begins: it has its place, and its wake-up is answered."""
+
+    service: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A step returned."""
+
+    service: str
+    seconds: float
+    directive: Directive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A step raised; the service tries again after `backoff` seconds (None: it does not, it dies of it)."""
+
+    service: str
+    seconds: float
+    error: BaseException
+    failures: int
+    backoff: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idling:
+    """The service waits to be woken."""
+
+    service: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sleeping:
+    """The service pauses for so many seconds."""
+
+    service: str
+    seconds: float
+
+
+ServiceEvent: TypeAlias = Started | Stopped | Executing | Completed | Failed | Idling | Sleeping
+Listener: TypeAlias = Callable[[ServiceEvent], None]
+
+log: Final = logging.getLogger("mainspring.supervise")
+_LOUD_FROM: Final = 4  # the first few failures in a row are what backoff is for; after that a person should know
+
+
+def log_failures(event: ServiceEvent) -> None:
+    """Write failures to the log: at debug for the first three in a row, then as warnings. The default listener."""
+    match event:
+        case Failed() if event.backoff is not None:  # one that dies of it tells its owner, who logs it
+            level = logging.WARNING if event.failures >= _LOUD_FROM else logging.DEBUG
+            text = "%s failed (%d in a row), again in %.3g s: %r"
+            log.log(level, text, event.service, event.failures, event.backoff, event.error, exc_info=event.error)
+        case _:
+            pass
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counts for one service or for several together, since it was made or last reset."""
+
+    executions: int = 0
+    idle: int = 0
+    failures: int = 0
+    total_seconds: float = 0.0
+    max_seconds: float = 0.0
+    errors: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, event: ServiceEvent) -> None:
+        match event:
+            case Completed(seconds=took, directive=directive):
+                self._took(took)
+                self.idle += isinstance(directive, Idle)
+            case Failed(seconds=took, error=error):
+                self._took(took)
+                self.failures += 1
+                name = type(error).__name__
+                self.errors[name] = self.errors.get(name, 0) + 1
+            case _:
+                pass
+
+    def _took(self, took: float) -> None:
+        self.executions += 1
+        self.total_seconds += took
+        self.max_seconds = max(self.max_seconds, took)

@@ -1,0 +1,23 @@
+"""The word to stop: given once, heard by all."""
+
+from mainspring.supervise.lines import Line, first_of
+
+
+class Stop(Line):
+    """Set once, it stays set; everyone who waits for it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_set = False
+
+    def set(self) -> None:
+        self.is_set = True
+        while self.call_first():
+            pass
+
+    async def wait(self) -> None:
+        if not self.is_set:
+            await first_of([self])
+
+    def give_back(self) -> None:
+        """Do nothing: it is still set for whoever looks."""
