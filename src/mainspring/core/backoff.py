@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from mainspring.duration import Duration, duration
+from mainspring.duration import LONGEST, Duration, duration
 from mainspring.errors import DeclarationError
 
 QUARTER_HOUR: Final = timedelta(minutes=15)
@@ -42,8 +42,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
     @classmethod
     def fixed(cls, delay: Duration, *, jitter: float = 0.0) -> "Backoff":
         """Wait the same every time."""
-        # Room above the delay, or jitter could only ever shorten it.
-        return cls(initial=duration(delay), cap=duration(delay) * (1 + jitter), jitter=jitter)
+        return cls(initial=duration(delay), cap=LONGEST, jitter=jitter)
 
     @classmethod
     def linear(

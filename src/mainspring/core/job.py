@@ -30,8 +30,8 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
-WAITING: Final = frozenset({State.SCHEDULED, State.READY, State.RETRYING})
-FINISHED: Final = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+WAITING: Final = (State.READY, State.SCHEDULED, State.RETRYING)
+FINISHED: Final = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
 class Cause(StrEnum):

@@ -5,6 +5,7 @@
 `IllegalTransition`. The diagram in the docs is drawn from the same table.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple, assert_never
@@ -13,17 +14,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.command import CancelJob, ChangeJob, Command, DeleteJob, RetryJob
-from mainspring.core.job import Cause, Claim, Job, NodeId, State
+from mainspring.core.job import FINISHED, WAITING, Cause, Claim, Job, NodeId, State
 from mainspring.core.outcome import (
     Deferred,
     Expired,
     Interrupted,
     Lost,
+    NoSuchTask,
     Outcome,
     Raised,
     Snoozed,
     Succeeded,
-    UnknownTask,
 )
 from mainspring.errors import IllegalTransition
 
@@ -56,17 +57,14 @@ class Step(NamedTuple):
     when: str
 
 
-def _from(sources: list[State | None], event: Event, target: State | None, when: str) -> list[Step]:
+def _from(sources: Iterable[State], event: Event, target: State | None, when: str) -> list[Step]:
     return [Step(source, event, target, when) for source in sources]
 
-
-_WAITING: Final[list[State | None]] = [State.READY, State.SCHEDULED, State.RETRYING]
-_DONE: Final[list[State | None]] = [State.SUCCEEDED, State.FAILED, State.CANCELLED]
 
 STEPS: Final[tuple[Step, ...]] = (
     Step(None, Event.ENQUEUED, State.READY, "enqueued, due at once"),
     Step(None, Event.DELAYED, State.SCHEDULED, "enqueued for later"),
-    *_from(_WAITING, Event.CLAIMED, State.RUNNING, "a node claims it: attempt and lease go up by one"),
+    *_from(WAITING, Event.CLAIMED, State.RUNNING, "a node claims it: attempt and lease go up by one"),
     Step(State.RUNNING, Event.SUCCEEDED, State.SUCCEEDED, "the handler returned"),
     Step(State.RUNNING, Event.WILL_RETRY, State.RETRYING, "it raised or timed out, and attempts are left"),
     Step(State.RUNNING, Event.LOST, State.READY, "lost with its node, and attempts are left"),
@@ -75,21 +73,23 @@ STEPS: Final[tuple[Step, ...]] = (
     Step(State.RUNNING, Event.FAILED, State.FAILED, "no attempts left, not retryable, poison, expired or unknown task"),
     Step(State.RUNNING, Event.CANCEL_REQUESTED, State.RUNNING, "an operator asks it to stop"),
     Step(State.RUNNING, Event.CANCELLED, State.CANCELLED, "it was asked to stop, and ended without success"),
-    *_from(_WAITING, Event.CANCELLED, State.CANCELLED, "an operator cancels it before it runs"),
-    *_from(
-        [State.FAILED, State.CANCELLED],
-        Event.RETRIED,
-        State.READY,
-        "an operator retries it: one more attempt is granted",
-    ),
-    *(Step(state, Event.CHANGED, state, "an operator changes its priority, queue or time") for state in _WAITING),
-    *_from(_WAITING + _DONE, Event.DELETED, None, "an operator or the pruner deletes it"),
+    *_from(WAITING, Event.CANCELLED, State.CANCELLED, "an operator cancels it before it runs"),
+    *_from([State.FAILED, State.CANCELLED], Event.RETRIED, State.READY, "an operator retries it: one more attempt"),
+    *(Step(state, Event.CHANGED, state, "an operator changes its priority, queue or time") for state in WAITING),
+    *_from(WAITING + FINISHED, Event.DELETED, None, "an operator or the pruner deletes it"),
 )
+
+NEW: Final = "new"
+GONE: Final = "gone"
 
 _TARGETS: Final = {(step.source, step.event): step.target for step in STEPS}
 _AIMS: Final = {step.event: step.target for step in STEPS}
-NEW: Final = "new"
-GONE: Final = "gone"
+_ADVICE: Final[dict[tuple[State | None, Event], str]] = {
+    (State.RUNNING, Event.DELETED): "it is running; cancel it first",
+    (State.RUNNING, Event.CHANGED): "it is running; what it waits for no longer matters",
+    (State.RUNNING, Event.RETRIED): "it is running already",
+    (State.SUCCEEDED, Event.RETRIED): "it succeeded; enqueue a new one to run it again",
+}
 
 
 def target(source: State | None, event: Event) -> State | None:
@@ -99,14 +99,6 @@ def target(source: State | None, event: Event) -> State | None:
     except KeyError:
         aim = source if event is Event.CHANGED else _AIMS[event]
         raise IllegalTransition(source or NEW, aim or GONE, _ADVICE.get((source, event), "")) from None
-
-
-_ADVICE: Final[dict[tuple[State | None, Event], str]] = {
-    (State.RUNNING, Event.DELETED): "it is running; cancel it first",
-    (State.RUNNING, Event.CHANGED): "it is running; what it waits for no longer matters",
-    (State.RUNNING, Event.RETRIED): "it is running already",
-    (State.SUCCEEDED, Event.RETRIED): "it succeeded; enqueue a new one to run it again",
-}
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -171,7 +163,7 @@ def _after(job: Job, outcome: Outcome, now: datetime, roll: float) -> tuple[Even
             return _wait(_given_back(job), Event.GIVEN_BACK, now)
         case Expired():
             return _finish(_given_back(job), Event.FAILED, now, Cause.EXPIRED)
-        case UnknownTask():
+        case NoSuchTask():
             return _finish(_given_back(job), Event.FAILED, now, Cause.UNKNOWN_TASK)
         case _:
             assert_never(outcome)

@@ -87,11 +87,11 @@ class Expired(Struct, frozen=True):
     """The job came up after the time until which it was wanted; the handler was never called."""
 
 
-class UnknownTask(Struct, frozen=True):
+class NoSuchTask(Struct, frozen=True):
     """No live node has known the task for the whole grace time; the handler was never called."""
 
 
-Outcome: TypeAlias = Succeeded | Raised | Snoozed | Deferred | Interrupted | Lost | Expired | UnknownTask
+Outcome: TypeAlias = Succeeded | Raised | Snoozed | Deferred | Interrupted | Lost | Expired | NoSuchTask
 
 
 def outcome_of(raised: BaseException, error: AttemptError, retry: Retry) -> Outcome:

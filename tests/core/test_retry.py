@@ -1,0 +1,82 @@
+"""Whether an attempt that raised gets another."""
+
+from datetime import timedelta
+
+import pytest
+
+from mainspring.core.outcome import (
+    AttemptError,
+    Fail,
+    Outcome,
+    Raised,
+    RetryIn,
+    Signal,
+    Snooze,
+    Snoozed,
+    outcome_of,
+)
+from mainspring.core.retry import Retry
+from mainspring.errors import DeclarationError
+
+ERROR = AttemptError(type="E", message="m", traceback="t")
+
+
+def test_the_kinds_of_policy() -> None:
+    assert Retry.none().max_attempts == 1
+    assert Retry.fixed("5s").backoff.delay(4, 0.5) == timedelta(seconds=5)
+    assert Retry.linear("5s", "1s").backoff.delay(4, 0.5) == timedelta(seconds=8)
+    assert Retry.exponential().max_attempts == 6
+    assert Retry.exponential().backoff.delay(4, 0.5) == timedelta(seconds=8)
+
+
+def test_everything_is_worth_another_attempt_unless_said_otherwise() -> None:
+    assert Retry.exponential().wants(ValueError())
+    assert not Retry.exponential().wants(KeyboardInterrupt())
+
+
+def test_a_list_of_what_to_retry_leaves_out_the_rest() -> None:
+    policy = Retry.fixed(1, retry_on=(ConnectionError,))
+    assert policy.wants(ConnectionResetError())
+    assert not policy.wants(ValueError())
+
+
+def test_a_list_of_what_to_fail_on_leaves_the_rest_to_be_retried() -> None:
+    policy = Retry.linear(1, 1, fail_on=(ValueError,))
+    assert policy.wants(OSError())
+    assert not policy.wants(UnicodeError())  # a ValueError
+
+
+def test_the_nearest_class_decides_whichever_list_it_stands_in() -> None:
+    harsh = Retry.exponential(retry_on=(OSError,), fail_on=(FileNotFoundError,))
+    assert harsh.wants(PermissionError())
+    assert not harsh.wants(FileNotFoundError())
+    kind = Retry.exponential(retry_on=(FileNotFoundError,), fail_on=(OSError,))
+    assert kind.wants(FileNotFoundError())
+    assert not kind.wants(PermissionError())
+
+
+def test_a_class_in_both_lists_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="OSError stands in retry_on and in fail_on"):
+        Retry.exponential(retry_on=(OSError,), fail_on=(OSError,))
+
+
+@pytest.mark.parametrize("attempts", [0, -1])
+def test_a_limit_counts_the_first_execution_too(attempts: int) -> None:
+    with pytest.raises(DeclarationError, match="at least 1"):
+        Retry.fixed(1, max_attempts=attempts)
+
+
+@pytest.mark.parametrize(("raised", "outcome"), [
+    (ValueError("x"), Raised(error=ERROR)),
+    (OSError("x"), Raised(error=ERROR, retryable=False)),
+    (RetryIn("5m", "busy"), Raised(error=ERROR, retry_in=timedelta(minutes=5))),
+    (Snooze("1h", "closed"), Snoozed(delay=timedelta(hours=1), reason="closed")),
+    (Fail("no such customer"), Raised(error=ERROR, retryable=False)),
+])  # fmt: skip
+def test_what_a_handler_raises_is_its_word_or_the_policys(raised: Exception, outcome: Outcome) -> None:
+    assert outcome_of(raised, ERROR, Retry.exponential(fail_on=(OSError,))) == outcome
+
+
+@pytest.mark.parametrize("signal", [RetryIn("5m", "a"), Snooze("5m", "a"), Fail("a")])
+def test_signals_carry_their_reason(signal: Signal) -> None:
+    assert getattr(signal, "reason", None) == "a"
