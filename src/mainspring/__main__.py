@@ -1,0 +1,5 @@
+"""`python -m mainspring` is `mainspring`."""
+
+from mainspring.cli import main
+
+main(prog_name="mainspring")
