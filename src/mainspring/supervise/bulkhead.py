@@ -54,5 +54,5 @@ class Bulkhead:
         for lane in self._lanes:
             if lane.take():
                 return lane
-        line = await first_of([stop, *self._lanes]) if self._lanes and not stop.is_set else None
+        line = await first_of([stop, *self._lanes]) if self._lanes else None
         return line if isinstance(line, Lane) else None

@@ -69,6 +69,7 @@ class Service:
         wakes = Wakes(self._wake, asyncio.get_running_loop().time())
         rhythm = Rhythm(self._pacing, self._backoff)
         wait = self._first
+        cancels = _cancels()
         self._tell(Started(service=self.name))
         try:
             while not stop.is_set:
@@ -78,22 +79,22 @@ class Service:
                     if not admitted:
                         break
                     wakes.answer()
-                    wait = await self._execute(rhythm)
+                    wait = await self._execute(rhythm, cancels)
         finally:
             wakes.give_back()
             self._tell(Stopped(service=self.name))
 
-    async def _execute(self, rhythm: Rhythm) -> Wait:
+    async def _execute(self, rhythm: Rhythm, cancels: int) -> Wait:
         loop = asyncio.get_running_loop()
         self._tell(Executing(service=self.name))
         began = loop.time()
         try:
             directive = _checked(await self._step())
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _being_cancelled():
-                raise
-            # Cancelled, but not by our owner: the step awaited what someone else cancelled, and that is its error.
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it is, it is told and retried
+            # A cancellation that is not our own is the step's error: it awaited what someone else cancelled.
+            _end_if_cancelled(since=cancels)
             return self._failed(error, loop.time() - began, rhythm)
+        _end_if_cancelled(since=cancels)
         self._tell(Completed(service=self.name, seconds=loop.time() - began, directive=directive))
         return rhythm.completed(directive)
 
@@ -126,6 +127,12 @@ def _checked(directive: object) -> Directive:
     raise TypeError(f"the step returned {directive!r}; it must return Proceed(), Idle() or Sleep(time)")
 
 
-def _being_cancelled() -> bool:
+def _end_if_cancelled(*, since: int) -> None:
+    """End with our task if someone has cancelled it, whatever the step made of that."""
+    if _cancels() > since:
+        raise asyncio.CancelledError
+
+
+def _cancels() -> int:
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return task.cancelling() if task else 0

@@ -1,10 +1,10 @@
 """The word to stop: given once, heard by all."""
 
-from mainspring.supervise.lines import Line, first_of
+from mainspring.supervise.lines import Line, Waiter, first_of
 
 
 class Stop(Line):
-    """Set once, it stays set; everyone who waits for it is called."""
+    """Set once, it stays set; everyone who waits for it, now or later, is called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -16,8 +16,12 @@ class Stop(Line):
             pass
 
     async def wait(self) -> None:
-        if not self.is_set:
-            await first_of([self])
+        await first_of([self])
+
+    def join(self, waiter: Waiter) -> None:
+        super().join(waiter)
+        if self.is_set:
+            self.call_first()
 
     def give_back(self) -> None:
         """Do nothing: it is still set for whoever looks."""

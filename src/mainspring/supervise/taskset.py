@@ -76,15 +76,18 @@ class TaskSet:
         if seconds(grace) > seconds(deadline):
             raise DeclarationError("shutdown", "the grace time is longer than the deadline")
         self.stop.set()
-        try:
-            await self._gone_within(seconds(grace))
-        finally:  # also when we are cancelled ourselves: then there is no grace, but nobody is left behind
-            for task in self._running.values():
-                task.cancel()
-            await self._gone_within(seconds(deadline) - seconds(grace))
+        began = asyncio.get_running_loop().time()
+        cancelled = await self._gone_by(began + seconds(grace))
+        for task in self._running.values():
+            task.cancel()
+        # Who cancels the shutdown itself ends the grace time and no more: nobody is left behind before the deadline.
+        while again := await self._gone_by(began + seconds(deadline)):
+            cancelled = again
         abandoned = tuple(TaskEnd(name=name, ending=Ending.ABANDONED) for name in self._running)
         for end in abandoned:
             log.error("%s did not end within %s of being told to; abandoned", end.name, deadline)
+        if cancelled:
+            raise cancelled
         return (*self._ended, *abandoned)
 
     async def __aenter__(self) -> Self:
@@ -95,10 +98,15 @@ class TaskSet:
     ) -> None:
         await self.shutdown()
 
-    async def _gone_within(self, time: float) -> None:
-        if self._running:
-            await asyncio.wait(self._running.values(), timeout=time)
-            await asyncio.sleep(0)  # one that had ended just before has its end noted in the loop's next turn
+    async def _gone_by(self, when: float) -> asyncio.CancelledError | None:
+        """Wait until all have ended or the time has come. If we are cancelled meanwhile, return that."""
+        try:
+            if self._running:
+                await asyncio.wait(self._running.values(), timeout=when - asyncio.get_running_loop().time())
+                await asyncio.sleep(0)  # one that had ended just before has its end noted in the loop's next turn
+        except asyncio.CancelledError as cancelled:
+            return cancelled
+        return None
 
     def _note_end(self, name: str, task: asyncio.Task[None]) -> None:
         del self._running[name]
