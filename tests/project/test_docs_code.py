@@ -50,3 +50,10 @@ def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
     script = tmp_path / "tutorial.py"
     script.write_text(f"{step}\n{main}\n{waking}\nasyncio.run(main())", encoding="utf-8")
     assert run(str(script)) == "sent: one\nsent: two\nsent: three\nsent: four\n"
+
+
+def test_the_payload_on_its_page_is_the_one_that_is_made(tmp_path: Path) -> None:
+    example = blocks("docs/explanation/payloads.md")[0]
+    script = tmp_path / "payloads.py"
+    script.write_text(example, encoding="utf-8")
+    assert run(str(script)).strip() in example
