@@ -1,0 +1,79 @@
+# Every target sets up what it needs by itself, in .venv; a Python from 3.11 up and make are enough to begin.
+# Written for GNU make 3.81 (the one that macOS brings) and a plain sh.
+
+# The interpreter to build with, a name or a path; without it tools/setup finds one.
+PYTHON ?=
+# How many processes share the tests; 0 for none, which a debugger wants.
+WORKERS = auto
+# More for the command behind a target: make test ARGS="-k breaker"
+ARGS =
+
+SHELL = /bin/sh
+.DEFAULT_GOAL = help
+.NOTPARALLEL:
+.PHONY: help demo test check bench docs test-all coverage format python clean
+
+# What the caller's shell has set for an environment of its own must not reach into ours.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
+export PYTHON
+
+setup = @sh tools/setup .venv
+run = .venv/bin/python -m
+spread = -n $(WORKERS)
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
+
+demo: ## see it at work
+	$(setup)
+	@.venv/bin/mainspring demo $(ARGS)
+
+test: ## run everything that can be tested on this machine; says what cannot (up to 15 minutes)
+	$(setup) test,docs
+	@$(run) coverage erase
+	@$(run) coverage run -m pytest $(spread) $(ARGS)
+ifeq ($(strip $(ARGS)),) # a part of the tests covers a part of the code
+	@$(run) coverage combine --quiet
+	@$(run) coverage report --format=total >/dev/null || $(run) coverage report
+	@echo "core/ is covered to the last branch."
+endif
+
+check: ## format, lint, types and the fast tests, as before a commit (under 2 minutes)
+	$(setup) dev
+	@$(run) ruff format --check --quiet .
+	@$(run) ruff check --quiet .
+	@$(run) mypy
+	@$(run) pytest -q $(spread) -m "not slow" $(ARGS)
+
+bench: ## run the benchmarks in bench/ and print their tables
+	$(setup) test
+	@.venv/bin/python bench $(ARGS)
+
+docs: ## build the documentation into site/
+	$(setup) docs
+	@$(run) zensical build --clean --strict
+
+test-all: ## run the tests on every Python from 3.11 up that this machine has
+	$(setup) test
+	@.venv/bin/python tools/test_all.py $(ARGS)
+
+coverage: ## show line by line, in htmlcov/, what the tests reach in the whole package
+	$(setup) test
+	@$(run) coverage erase
+	@$(run) coverage run --source=src/mainspring -m pytest -q $(spread) $(ARGS)
+	@$(run) coverage combine --quiet
+	@$(run) coverage html --quiet --fail-under=0
+	@$(run) coverage report --fail-under=0
+
+format: ## rewrite the code the way `make check` wants it
+	$(setup) dev
+	@$(run) ruff check --fix --silent --exit-zero . # what it cannot mend is for `make check` to tell
+	@$(run) ruff format .
+
+python: ## open a Python prompt that can import mainspring
+	$(setup)
+	@.venv/bin/python $(ARGS)
+
+clean: ## remove what these commands have made, the environments included
+	rm -rf .venv .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .cache htmlcov site
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

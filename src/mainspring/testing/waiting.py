@@ -1,0 +1,40 @@
+"""Where the tasks of an event loop stand, one line each: `sweeper at service.py:120 in _pause`."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
+from typing import Final
+
+_ASYNCIO: Final = Path(asyncio.__file__).parent
+
+
+def waiting(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """Describe every task that has not ended."""
+    return sorted(_line(task) for task in asyncio.all_tasks(loop))
+
+
+def _line(task: asyncio.Task[object]) -> str:
+    frames = list(_frames(task.get_coro()))
+    # `Event.wait` in asyncio/locks.py is where every task waits; whoever called it is the news.
+    theirs = [frame for frame in frames if Path(frame.f_code.co_filename).parent != _ASYNCIO]
+    if not frames:
+        return task.get_name()
+    frame = (theirs or frames)[-1]
+    return f"{task.get_name()} at {Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def _frames(awaited: object) -> Iterator[FrameType]:
+    """Walk from a task's coroutine down to what it awaits in the end."""
+    while True:
+        match awaited:
+            case CoroutineType():
+                frame, awaited = awaited.cr_frame, awaited.cr_await
+            case GeneratorType():
+                frame, awaited = awaited.gi_frame, awaited.gi_yieldfrom
+            case AsyncGeneratorType():
+                frame, awaited = awaited.ag_frame, awaited.ag_await
+            case _:
+                return
+        if frame is not None:
+            yield frame

@@ -1,0 +1,130 @@
+"""What a test may need beyond what pip brings, and what happens where it is not there.
+
+A test says `@pytest.mark.needs("chromium")`. Without a Chromium it is skipped, and the summary ends with a list of what
+was not tested here and how to get it. With MAINSPRING_REQUIRE_ALL=1, as in .ci/run, whatever is missing is a failure,
+and so is a test that skips itself for any reason of its own.
+"""
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REQUIRE_ALL = os.environ.get("MAINSPRING_REQUIRE_ALL", "0") not in {"", "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that may be missing."""
+
+    find: Callable[[], object]
+    """Returns something true where the part is there."""
+    get: str
+    """Tells a person how to get it."""
+
+
+def command(*names: str) -> Callable[[], str | None]:
+    """Look on PATH, then beside this interpreter, where pip puts what it brings."""
+    places = [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
+    return lambda: next(filter(None, (shutil.which(name, path=place) for place in places for name in names)), None)
+
+
+def module(name: str) -> Callable[[], object]:
+    return lambda: importlib.util.find_spec(name)
+
+
+CHROMIUM = command("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+UV = command("uv")
+
+PARTS = {
+    "chromium": Part(CHROMIUM, "Debian: apt-get install chromium; macOS: brew install --cask chromium"),
+    "make": Part(command("make"), "Debian: apt-get install make; macOS: xcode-select --install"),
+    "uv": Part(UV, "make test brings it; by hand: pip install -e .[test]"),
+    "zensical": Part(module("zensical"), "make test brings it; by hand: pip install -e .[docs]"),
+}
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Where the browser is; for tests that say they need it."""
+    path = CHROMIUM()
+    assert path
+    return path
+
+
+@pytest.fixture(scope="session")
+def uv() -> str:
+    path = UV()
+    assert path
+    return path
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Refuse a name that PARTS does not know, while its module is being collected: a typo would skip a test for good."""
+    for part in parts_of(metafunc.definition):
+        if part not in PARTS:
+            known = ", ".join(PARTS)
+            where = metafunc.definition.nodeid
+            pytest.fail(f"{where} needs {part!r}, which tests/conftest.py does not know: {known}", pytrace=False)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    missing = [part for part in parts_of(item) if not PARTS[part].find()]
+    if not missing:
+        return
+    # Travels with the report to the process that prints the summary: tests may run in several.
+    item.user_properties.extend(("missing", part) for part in missing)
+    if REQUIRE_ALL:
+        pytest.fail("\n".join(f"{part} is missing. {PARTS[part].get}" for part in missing), pytrace=False)
+    pytest.skip(f"needs {' and '.join(missing)}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        fail(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if REQUIRE_ALL and report.skipped:
+        fail(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Print the list after everything else: the outermost wrapper has the last word."""
+    yield
+    reports = [report for kind in ("skipped", "failed", "error") for report in terminalreporter.stats.get(kind, ())]
+    counts = Counter(
+        part
+        for report in reports
+        for name, part in getattr(report, "user_properties", ())  # reports of collection have none
+        if name == "missing"
+    )
+    if not counts:
+        return
+    terminalreporter.section("Not tested here", yellow=True)
+    for part, count in sorted(counts.items()):
+        tests = "1 test" if count == 1 else f"{count} tests"
+        terminalreporter.line(f"{part}: {tests}. {PARTS[part].get}")
+
+
+def parts_of(item: pytest.Item | pytest.Function) -> list[str]:
+    return [part for mark in item.iter_markers("needs") for part in mark.args]
+
+
+def fail(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+    report.outcome = "failed"
+    report.longrepr = f"{reason}\nMAINSPRING_REQUIRE_ALL is set: nothing may be skipped."

@@ -1,0 +1,114 @@
+"""What the suite does about what is missing: tests/conftest.py, run on small suites of its own."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow  # each test is a run of pytest or two
+
+Suite = Callable[..., str]
+
+NEEDS_CHROMIUM = """
+    import pytest
+
+    @pytest.mark.needs("chromium")
+    def test_one(): raise AssertionError("must not be reached")
+
+    @pytest.mark.needs("chromium", "make")
+    def test_two(): raise AssertionError("must not be reached")
+
+    def test_three(): pass
+"""
+SKIPS_ITSELF = """
+    import pytest
+
+    def test_one(): pytest.skip("not today")
+
+    @pytest.mark.xfail(reason="known")
+    def test_two(): raise ValueError
+"""
+SKIPS_THE_WHOLE_MODULE = """
+    import pytest
+    pytest.importorskip("a_module_that_nobody_has")
+    def test_one(): pass
+"""
+
+
+@pytest.fixture(params=["one process", "two processes"])
+def suite(request: pytest.FixtureRequest, root: Path, tmp_path: Path) -> Suite:
+    """Run a suite of one module where PATH leads nowhere; return what was printed."""
+    shutil.copy(root / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = needs(part): see conftest.py\n", encoding="utf-8")
+    processes = ["-n", "2"] if request.param == "two processes" else []
+
+    def run(text: str, **variables: str) -> str:
+        lines = text.splitlines()
+        (tmp_path / "test_it.py").write_text("\n".join(line[4:] for line in lines), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", *processes],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": "", "MAINSPRING_REQUIRE_ALL": "0"} | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return f"{done.stdout}\nexit {done.returncode}"
+
+    return run
+
+
+def test_what_is_missing_is_skipped_and_listed_last(suite: Suite) -> None:
+    printed = suite(NEEDS_CHROMIUM)
+
+    assert "1 passed, 2 skipped" in printed
+    assert "exit 0" in printed
+    summary, listing = printed.split(" Not tested here ")
+    assert "SKIPPED" in summary
+    assert "SKIPPED" not in listing
+    assert re.search(r"^chromium: 2 tests\. Debian: apt-get install chromium", listing, re.MULTILINE)
+    assert re.search(r"^make: 1 test\. Debian: apt-get install make", listing, re.MULTILINE)
+
+
+def test_where_all_is_required_what_is_missing_fails(suite: Suite) -> None:
+    printed = suite(NEEDS_CHROMIUM, MAINSPRING_REQUIRE_ALL="1")
+
+    assert "1 passed" in printed
+    assert re.search(r"2 (errors|failed)", printed)
+    assert "exit 1" in printed
+    assert "chromium is missing. Debian: apt-get install chromium" in printed
+    assert "must not be reached" not in printed
+
+
+def test_a_test_may_skip_itself_unless_all_is_required(suite: Suite) -> None:
+    assert "1 skipped, 1 xfailed" in suite(SKIPS_ITSELF)
+
+    printed = suite(SKIPS_ITSELF, MAINSPRING_REQUIRE_ALL="1")
+
+    assert "1 failed, 1 xfailed" in printed
+    assert "not today" in printed
+    assert "exit 1" in printed
+
+
+def test_a_module_may_skip_itself_unless_all_is_required(suite: Suite) -> None:
+    assert "1 skipped" in suite(SKIPS_THE_WHOLE_MODULE)
+
+    printed = suite(SKIPS_THE_WHOLE_MODULE, MAINSPRING_REQUIRE_ALL="1")
+
+    assert "1 error" in printed
+    assert "a_module_that_nobody_has" in printed
+    assert "exit 0" not in printed
+
+
+def test_an_unknown_part_is_an_error_at_collection(suite: Suite) -> None:
+    printed = suite(NEEDS_CHROMIUM.replace('"make"', '"cromium"'))
+
+    assert "test_it.py::test_two needs 'cromium', which tests/conftest.py does not know: chromium, make" in printed
+    assert "ERROR collecting test_it.py" in printed
+    assert "exit 0" not in printed
