@@ -15,12 +15,12 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import asdict, replace
 
+from mainspring.core.backoff import Backoff
 from mainspring.core.codec import Arguments
 from mainspring.core.job import Job, JobId, NodeId, State
 from mainspring.core.machine import claim, decide
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError, Raised, Succeeded
-from mainspring.core.retry import Retry
 
 ROUNDS, CALLS = 15, 5_000
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -100,7 +100,14 @@ def arguments() -> None:
 
 
 def a_job() -> Job:
-    return Job(id=JobId(UUID(int=1)), task=Name("", "a"), state=State.READY, run_at=NOW, retry=Retry.exponential())
+    return Job(
+        id=JobId(UUID(int=1)),
+        task=Name("", "a"),
+        state=State.READY,
+        run_at=NOW,
+        backoff=Backoff.exponential(),
+        max_attempts=6,
+    )
 
 
 def report(subjects: dict[str, Callable[[], object]]) -> None:

@@ -1,4 +1,4 @@
-"""What a test may need beyond what pip brings, and what happens where it is not there.
+"""What holds for all tests: above all, what happens where something is missing that pip does not bring.
 
 A test says `@pytest.mark.needs("chromium")`. Without a Chromium it is skipped, and the summary ends with a list of what
 was not tested here and how to get it. With MAINSPRING_REQUIRE_ALL=1, as in .ci/run, whatever is missing is a failure,
@@ -15,6 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes depends on who else is at work on the machine. The parent is what hypothesis chose by
+# itself: with CI set, the same examples in every run.
+settings.register_profile("mainspring", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("mainspring")
 
 REQUIRE_ALL = os.environ.get("MAINSPRING_REQUIRE_ALL", "0") not in {"", "0"}
 

@@ -1,7 +1,7 @@
 """Draw the life of a job, as a picture and as a table, from the steps in mainspring.core.machine.
 
 Writes docs/explanation/life-of-a-job.svg, and the table within docs/explanation/life-of-a-job.md. The arrows are those
-of `STEPS`; only where they run is chosen by hand, in `ROUTES`. A step without a route raises `NoPlace`.
+of `TRANSITIONS`; only where they run is chosen by hand, in `ROUTES`. A step without a route raises `NoPlace`.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mainspring.core.job import FINISHED, WAITING, State
-from mainspring.core.machine import GONE, NEW, STEPS, Event, Step
+from mainspring.core.machine import GONE, NEW, TRANSITIONS, Event, Transition
 
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
 PICTURE: Final = Path("docs/explanation/life-of-a-job.svg")
@@ -147,7 +147,7 @@ class Arrow:
     """All steps that lead from one place to another."""
 
     ends: Ends
-    steps: tuple[Step, ...]
+    steps: tuple[Transition, ...]
 
     @property
     def events(self) -> list[Event]:
@@ -161,20 +161,20 @@ class Arrow:
         return f"{' → '.join(self.ends)} ({', '.join(self.events)})"
 
 
-def arrows(steps: Iterable[Step]) -> list[Arrow]:
+def arrows(steps: Iterable[Transition]) -> list[Arrow]:
     """Gather steps into arrows, in the order of the table."""
     steps = list(steps)
     sources: dict[tuple[Event, str], set[State | None]] = {}
     for step in steps:
         sources.setdefault((step.event, end_of(step)), set()).add(step.source)
-    found: dict[Ends, list[Step]] = {}
+    found: dict[Ends, list[Transition]] = {}
     for step in steps:
         start = start_of(step, sources[step.event, end_of(step)])
         found.setdefault((start, end_of(step)), []).append(step)
     return [Arrow(ends, tuple(among)) for ends, among in found.items()]
 
 
-def start_of(step: Step, sources: set[State | None]) -> str:
+def start_of(step: Transition, sources: set[State | None]) -> str:
     """Name the place where a step begins: a frame, if the same happens to every state in it."""
     for name, frame in FRAMES.items():
         if step.source in frame.states and sources.issuperset(frame.states):
@@ -182,7 +182,7 @@ def start_of(step: Step, sources: set[State | None]) -> str:
     return step.source or NEW
 
 
-def end_of(step: Step) -> str:
+def end_of(step: Transition) -> str:
     if step.target == step.source:
         return ITSELF
     return step.target or GONE
@@ -203,7 +203,7 @@ def routed(arrows: Iterable[Arrow]) -> list[tuple[Arrow, Route]]:
     return [(arrow, ROUTES[arrow.ends]) for arrow in arrows]
 
 
-def svg(steps: Iterable[Step]) -> str:
+def svg(steps: Iterable[Transition]) -> str:
     """Draw the picture. Each arrow names its steps in `data-steps`, as source:event:target."""
     steps = list(steps)
     lines = [
@@ -223,7 +223,7 @@ def svg(steps: Iterable[Step]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def description(steps: Iterable[Step]) -> str:
+def description(steps: Iterable[Transition]) -> str:
     said = (f"{', '.join(row.sources)} to {row.target}, {row.event}: {row.when}." for row in rows(steps))
     return "The states of a job and the steps between them. " + " ".join(said)
 
@@ -318,14 +318,14 @@ class Row(NamedTuple):
     when: str
 
 
-def rows(steps: Iterable[Step]) -> list[Row]:
+def rows(steps: Iterable[Transition]) -> list[Row]:
     found: dict[tuple[Event, str, str], list[str]] = {}
     for step in steps:
         found.setdefault((step.event, step.target or f"({GONE})", step.when), []).append(step.source or f"({NEW})")
     return [Row(sources, event, target, when) for (event, target, when), sources in found.items()]
 
 
-def table(steps: Iterable[Step]) -> str:
+def table(steps: Iterable[Transition]) -> str:
     """Write the table in Markdown."""
     lines = ["| from | event | to | when |", "| --- | --- | --- | --- |"]
     for row in rows(steps):
@@ -354,7 +354,7 @@ def main(arguments: list[str], checkout: Path = CHECKOUT) -> int:
 
     page = (checkout / PAGE).read_text(encoding="utf-8")
     picture = (checkout / PICTURE).read_text(encoding="utf-8") if (checkout / PICTURE).exists() else None
-    fresh = {PICTURE: (picture, svg(STEPS)), PAGE: (page, with_table(page, table(STEPS)))}
+    fresh = {PICTURE: (picture, svg(TRANSITIONS)), PAGE: (page, with_table(page, table(TRANSITIONS)))}
     stale = {file: new for file, (old, new) in fresh.items() if old != new}
     for file, text in stale.items():
         if check:

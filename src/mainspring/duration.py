@@ -24,7 +24,7 @@ _UNITS: Final = {
     "ms": timedelta(milliseconds=1),
 }
 _PART: Final = r"(?:(?P<{unit}>[0-9]+(?:\.[0-9]+)?){unit})?"
-_TEXT: Final = re.compile("".join(_PART.format(unit=unit) for unit in _UNITS))
+_TEXT: Final = re.compile(" *".join(_PART.format(unit=unit) for unit in _UNITS))
 
 
 def duration(value: Duration) -> timedelta:
@@ -40,19 +40,6 @@ def duration(value: Duration) -> timedelta:
 def seconds(value: Duration) -> float:
     """Read a length of time as a number of seconds, for timers."""
     return duration(value).total_seconds()
-
-
-def duration_text(span: timedelta) -> str:
-    """Write a length of time so that `duration` reads the same one, to the millisecond: "1d12h", "90ms", "0s"."""
-    rest = round(span / _UNITS["ms"])
-    parts = []
-    for unit, length in _UNITS.items():
-        if unit == "w":  # 14d says more to most people than 2w
-            continue
-        count, rest = divmod(rest, length // _UNITS["ms"])
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) or "0s"
 
 
 def _span(value: Duration) -> timedelta:
@@ -73,7 +60,7 @@ def _span(value: Duration) -> timedelta:
 
 
 def _read(text: str) -> timedelta:
-    found = _TEXT.fullmatch(text.replace(" ", ""))
+    found = _TEXT.fullmatch(text)
     given = {unit: count for unit, count in found.groupdict().items() if count} if found else {}
     if not given:
         raise BadDuration(repr(text), 'write it as "90s", "15m" or "1d12h": w, d, h, m, s, ms, the largest first')

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mainspring.core.backoff import Backoff
 from mainspring.duration import Duration
@@ -27,7 +28,8 @@ def test_each_curve_waits_as_its_name_says(backoff: Backoff, expected: list[floa
 
 
 def test_the_default_is_doubling_from_a_second_to_a_quarter_of_an_hour_give_or_take_a_quarter() -> None:
-    assert waits(Backoff.exponential(), 12, roll=0.5)[-2:] == [900, 900]
+    assert waits(Backoff.exponential(), 12, roll=1.0)[-2:] == [900, 900]
+    assert waits(Backoff.exponential(), 12, roll=0.0)[-2:] == [540, 540]
     assert Backoff.exponential().delay(1, 0.0).total_seconds() == 0.75
     assert Backoff.exponential().delay(1, 1.0).total_seconds() == 1.25
 
@@ -52,6 +54,11 @@ def test_no_wait_is_negative_or_passes_the_cap_however_many_failures(
     assert timedelta(0) <= curve.delay(failures, roll) <= curve.cap
 
 
+def test_at_the_cap_replicas_still_return_one_by_one() -> None:
+    rolls = [roll / 1000 for roll in range(1000)]
+    assert len({Backoff.exponential().delay(50, roll) for roll in rolls}) == 1000
+
+
 @given(curve=curves, failures=st.integers(1, 10**6))
 def test_without_jitter_a_wait_never_shrinks(curve: Backoff, failures: int) -> None:
     assert curve.delay(failures, 0.5) <= curve.delay(failures + 1, 0.5)
@@ -68,6 +75,16 @@ def test_without_jitter_a_wait_never_shrinks(curve: Backoff, failures: int) -> N
 def test_a_curve_that_makes_no_sense_is_refused(initial: Duration, multiplier: float, jitter: float, said: str) -> None:
     with pytest.raises(DeclarationError, match=said):
         Backoff.exponential(initial, multiplier=multiplier, cap="1m", jitter=jitter)
+
+
+@pytest.mark.parametrize(("field", "said"), [
+    ({"initial": timedelta(seconds=-1)}, "negative"),
+    ({"increment": timedelta(seconds=-1)}, "negative"),
+    ({"cap": timedelta(days=10**6)}, "century"),
+])  # fmt: skip
+def test_a_curve_that_was_not_made_by_its_names_is_checked_too(field: dict[str, timedelta], said: str) -> None:
+    with pytest.raises(DeclarationError, match=said):
+        replace(Backoff.fixed(1), **field)
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

@@ -5,15 +5,25 @@ from uuid import UUID
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
 
+from mainspring.core.backoff import Backoff
 from mainspring.core.breaker import (
+    Attempt,
     Breaker,
     Circuit,
     Pass,
     Phase,
     Refusal,
-    Run,
     Verdict,
     admit,
     force,
@@ -37,7 +47,6 @@ from mainspring.core.outcome import (
     Snoozed,
     Succeeded,
 )
-from mainspring.core.retry import Retry
 from mainspring.errors import BadDuration, DeclarationError
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -45,18 +54,18 @@ COOLDOWN = timedelta(seconds=30)
 RULE = Breaker()
 
 
-def a_run(number: int) -> Run:
-    return Run(JobId(UUID(int=number)), 1)
+def an_attempt(number: int) -> Attempt:
+    return Attempt(JobId(UUID(int=number)), 1)
 
 
 def failing(circuit: Circuit, times: int, now: datetime = NOW) -> Circuit:
     for number in range(times):
-        circuit = record(RULE, circuit, a_run(number), term=circuit.term, verdict=Verdict.BAD, now=now)
+        circuit = record(RULE, circuit, an_attempt(number), term=circuit.term, verdict=Verdict.BAD, now=now)
     return circuit
 
 
-def probing(circuit: Circuit, run: Run, now: datetime = NOW + COOLDOWN) -> Circuit:
-    answer = admit(RULE, circuit, run, now)
+def probing(circuit: Circuit, attempt: Attempt, now: datetime = NOW + COOLDOWN) -> Circuit:
+    answer = admit(RULE, circuit, attempt, now)
     assert isinstance(answer, Pass)
     return answer.circuit
 
@@ -66,23 +75,23 @@ def test_ten_failures_in_a_row_open_it_for_thirty_seconds() -> None:
     assert nearly.phase is Phase.CLOSED
     opened = failing(nearly, 1)
     assert opened.phase is Phase.OPEN
-    assert admit(RULE, opened, a_run(1), NOW + COOLDOWN / 2) == Refusal(until=NOW + COOLDOWN)
+    assert admit(RULE, opened, an_attempt(1), NOW + COOLDOWN / 2) == Refusal(until=NOW + COOLDOWN)
 
 
 def test_a_success_in_between_starts_the_count_anew() -> None:
     circuit = failing(Circuit(), 9)
-    circuit = record(RULE, circuit, a_run(1), term=0, verdict=Verdict.GOOD, now=NOW)
+    circuit = record(RULE, circuit, an_attempt(1), term=0, verdict=Verdict.GOOD, now=NOW)
     assert failing(circuit, 9).phase is Phase.CLOSED
 
 
 def test_a_success_of_a_healthy_task_changes_nothing() -> None:
     circuit = Circuit()
-    assert record(RULE, circuit, a_run(1), term=0, verdict=Verdict.GOOD, now=NOW) is circuit
+    assert record(RULE, circuit, an_attempt(1), term=0, verdict=Verdict.GOOD, now=NOW) is circuit
 
 
 def test_after_the_cooldown_exactly_one_probe_goes_through() -> None:
     opened = failing(Circuit(), 10)
-    probe, other = a_run(1), a_run(2)
+    probe, other = an_attempt(1), an_attempt(2)
     half = probing(opened, probe)
     assert (half.phase, half.probe) == (Phase.HALF_OPEN, probe)
     assert admit(RULE, half, other, NOW + COOLDOWN) == Refusal(until=None)
@@ -90,44 +99,44 @@ def test_after_the_cooldown_exactly_one_probe_goes_through() -> None:
 
 
 def test_a_good_probe_closes_it() -> None:
-    half = probing(failing(Circuit(), 10), a_run(1))
-    closed = record(RULE, half, a_run(1), term=half.term, verdict=Verdict.GOOD, now=NOW)
+    half = probing(failing(Circuit(), 10), an_attempt(1))
+    closed = record(RULE, half, an_attempt(1), term=half.term, verdict=Verdict.GOOD, now=NOW)
     assert (closed.phase, closed.failures) == (Phase.CLOSED, 0)
 
 
 def test_a_bad_probe_opens_it_for_another_cooldown_without_ten_more_failures() -> None:
-    half = probing(failing(Circuit(), 10), a_run(1))
+    half = probing(failing(Circuit(), 10), an_attempt(1))
     later = NOW + 2 * COOLDOWN
-    reopened = record(RULE, half, a_run(1), term=half.term, verdict=Verdict.BAD, now=later)
-    assert admit(RULE, reopened, a_run(2), later) == Refusal(until=later + COOLDOWN)
+    reopened = record(RULE, half, an_attempt(1), term=half.term, verdict=Verdict.BAD, now=later)
+    assert admit(RULE, reopened, an_attempt(2), later) == Refusal(until=later + COOLDOWN)
 
 
 def test_a_probe_without_a_verdict_frees_its_place() -> None:
-    half = probing(failing(Circuit(), 10), a_run(1))
-    freed = record(RULE, half, a_run(1), term=half.term, verdict=Verdict.NONE, now=NOW)
-    assert probing(freed, a_run(2)).probe == a_run(2)
+    half = probing(failing(Circuit(), 10), an_attempt(1))
+    freed = record(RULE, half, an_attempt(1), term=half.term, verdict=Verdict.NONE, now=NOW)
+    assert probing(freed, an_attempt(2)).probe == an_attempt(2)
 
 
 def test_only_the_probe_judges_a_half_open_breaker() -> None:
-    half = probing(failing(Circuit(), 10), a_run(1))
-    assert record(RULE, half, a_run(2), term=half.term, verdict=Verdict.GOOD, now=NOW) is half
+    half = probing(failing(Circuit(), 10), an_attempt(1))
+    assert record(RULE, half, an_attempt(2), term=half.term, verdict=Verdict.GOOD, now=NOW) is half
 
 
 def test_late_ends_of_an_earlier_term_count_for_nothing() -> None:
-    half = probing(failing(Circuit(), 10), a_run(1))
+    half = probing(failing(Circuit(), 10), an_attempt(1))
     for word in Verdict:
-        assert record(RULE, half, a_run(1), term=half.term - 1, verdict=word, now=NOW) is half
+        assert record(RULE, half, an_attempt(1), term=half.term - 1, verdict=word, now=NOW) is half
 
 
 def test_an_end_while_it_is_open_changes_nothing() -> None:
     opened = failing(Circuit(), 10)
-    assert record(RULE, opened, a_run(1), term=opened.term, verdict=Verdict.GOOD, now=NOW) is opened
+    assert record(RULE, opened, an_attempt(1), term=opened.term, verdict=Verdict.GOOD, now=NOW) is opened
 
 
 def test_forced_open_it_stays_open_until_it_is_reset() -> None:
     forced = force(Circuit(), Phase.OPEN, NOW)
-    assert admit(RULE, forced, a_run(1), NOW + 1000 * COOLDOWN) == Refusal(until=None)
-    assert isinstance(admit(RULE, reset(forced), a_run(1), NOW), Pass)
+    assert admit(RULE, forced, an_attempt(1), NOW + 1000 * COOLDOWN) == Refusal(until=None)
+    assert isinstance(admit(RULE, reset(forced), an_attempt(1), NOW), Pass)
 
 
 def test_forced_closed_it_lets_failures_pass_until_it_is_reset() -> None:
@@ -149,7 +158,12 @@ def test_a_rule_that_makes_no_sense_is_refused() -> None:
 
 
 JOB = Job(
-    id=JobId(UUID(int=1)), task=Name("", "a"), state=State.READY, run_at=NOW, retry=Retry.exponential(max_attempts=2)
+    id=JobId(UUID(int=1)),
+    task=Name("", "a"),
+    state=State.READY,
+    run_at=NOW,
+    backoff=Backoff.exponential(),
+    max_attempts=2,
 )
 ERROR = AttemptError(type="E", message="m")
 
@@ -179,38 +193,43 @@ def test_a_cancelled_run_is_no_verdict() -> None:
 class Nodes(RuleBasedStateMachine):
     """Any number of nodes that ask and report in any order: one probe at most, and no trouble from the past."""
 
-    under_way = Bundle[tuple[Run, int]]("under_way")
+    under_way = Bundle[tuple[Attempt, int]]("under_way")
 
-    def __init__(self) -> None:
-        super().__init__()
+    @initialize(threshold=st.integers(1, 3))
+    def begin(self, threshold: int) -> None:
+        self.rule = Breaker(threshold=threshold, cooldown="30s")
         self.now = NOW
         self.circuit = Circuit()
         self.next = 0
-        self.running: dict[Run, int] = {}
+        self.running: dict[Attempt, int] = {}
+
+    def becomes(self, circuit: Circuit) -> None:
+        assert circuit.term >= self.circuit.term
+        assert (circuit == self.circuit) == (circuit.revision == self.circuit.revision)
+        self.circuit = circuit
 
     @rule(target=under_way)
-    def ask(self) -> tuple[Run, int]:
+    def ask(self) -> tuple[Attempt, int] | MultipleResults[tuple[Attempt, int]]:
         self.next += 1
-        run = a_run(self.next)
-        answer = admit(RULE, self.circuit, run, self.now)
+        attempt = an_attempt(self.next)
+        answer = admit(self.rule, self.circuit, attempt, self.now)
         if isinstance(answer, Refusal):
             assert self.circuit.phase is not Phase.CLOSED
-            return run, -1
-        self.circuit = answer.circuit
-        self.running[run] = answer.term
-        return run, answer.term
+            return multiple()
+        self.becomes(answer.circuit)
+        self.running[attempt] = answer.term
+        return attempt, answer.term
 
-    @rule(started=under_way, word=st.sampled_from(Verdict))
-    def report(self, started: tuple[Run, int], word: Verdict) -> None:
-        run, term = started
+    @rule(started=consumes(under_way), word=st.sampled_from(Verdict))
+    def report(self, started: tuple[Attempt, int], word: Verdict) -> None:
+        attempt, term = started
         before = self.circuit
-        self.circuit = record(RULE, before, run, term=term, verdict=word, now=self.now)
-        self.running.pop(run, None)
-        assert self.circuit.term >= before.term
+        self.becomes(record(self.rule, before, attempt, term=term, verdict=word, now=self.now))
+        del self.running[attempt]
         if term != before.term:
             assert self.circuit is before
         if (self.circuit.phase, before.phase) == (Phase.CLOSED, Phase.HALF_OPEN):
-            assert (word, run) == (Verdict.GOOD, before.probe)
+            assert (word, attempt) == (Verdict.GOOD, before.probe)
 
     @rule(seconds=st.integers(1, 60))
     def wait(self, seconds: int) -> None:
@@ -218,14 +237,14 @@ class Nodes(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from([Phase.OPEN, Phase.CLOSED, None]))
     def operate(self, how: Phase | None) -> None:
-        self.circuit = force(self.circuit, how, self.now) if how else reset(self.circuit)
+        self.becomes(force(self.circuit, how, self.now) if how else reset(self.circuit))
 
     @invariant()
     def one_probe_at_most(self) -> None:
-        probes = [run for run, term in self.running.items() if term == self.circuit.term]
+        in_this_term = [attempt for attempt, term in self.running.items() if term == self.circuit.term]
         if self.circuit.phase is Phase.HALF_OPEN:
-            assert len(probes) <= 1
-        assert self.circuit.failures < RULE.threshold
+            assert in_this_term == ([self.circuit.probe] if self.circuit.probe else [])
+        assert self.circuit.failures < self.rule.threshold
 
 
 TestNodes = Nodes.TestCase

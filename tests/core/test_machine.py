@@ -4,14 +4,37 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
+from msgspec.structs import replace
 
-from mainspring.core.command import CancelJob, ChangeJob, Command, DeleteJob, RetryJob
+from mainspring.core.backoff import Backoff
+from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
 from mainspring.core.job import FINISHED, WAITING, Cause, Claim, Job, JobId, NodeId, Retention, State
-from mainspring.core.machine import STEPS, Change, Event, claim, command, decide, first_state, target
+from mainspring.core.machine import (
+    TRANSITIONS,
+    Change,
+    Event,
+    Fit,
+    claim,
+    command,
+    decide,
+    first_state,
+    is_expired,
+    target,
+)
 from mainspring.core.names import Name
 from mainspring.core.outcome import (
     AttemptError,
@@ -25,14 +48,12 @@ from mainspring.core.outcome import (
     Snoozed,
     Succeeded,
 )
-from mainspring.core.retry import Retry
-from mainspring.errors import DeclarationError, IllegalTransition
+from mainspring.errors import BadDuration, DeclarationError, IllegalTransition
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 ERROR = AttemptError(type="ValueError", message="no")
 NODE = NodeId("node-1")
-FINAL_EVENTS = {Event.SUCCEEDED, Event.FAILED, Event.CANCELLED}
 
 
 def a_job(state: State = State.READY, **fields: object) -> Job:
@@ -41,7 +62,8 @@ def a_job(state: State = State.READY, **fields: object) -> Job:
         "task": Name("", "resize"),
         "state": state,
         "run_at": NOW,
-        "retry": Retry.fixed("10s", max_attempts=3),
+        "backoff": Backoff.fixed("10s"),
+        "max_attempts": 3,
     }
     return Job(**(given | fields))  # type: ignore[arg-type]  # the fields of a test are right, or the test fails
 
@@ -75,9 +97,9 @@ LEGAL = {
     ("retrying", "cancelled"): "cancelled",
     ("failed", "retried"): "ready",
     ("cancelled", "retried"): "ready",
-    ("ready", "changed"): "ready",
-    ("scheduled", "changed"): "scheduled",
-    ("retrying", "changed"): "retrying",
+    ("ready", "moved"): "ready",
+    ("scheduled", "moved"): "scheduled",
+    ("retrying", "moved"): "retrying",
     ("ready", "deleted"): None,
     ("scheduled", "deleted"): None,
     ("retrying", "deleted"): None,
@@ -99,7 +121,7 @@ def test_every_state_and_event_does_what_the_design_says_or_is_refused(source: S
 
 
 def test_no_step_stands_in_the_table_twice() -> None:
-    pairs = [(step.source, step.event) for step in STEPS]
+    pairs = [(step.source, step.event) for step in TRANSITIONS]
     assert len(pairs) == len(set(pairs))
 
 
@@ -146,10 +168,7 @@ def test_the_handlers_own_time_buys_no_attempt_beyond_the_limit() -> None:
     assert (after(change).state, after(change).cause) == (State.FAILED, Cause.EXHAUSTED)
 
 
-def test_the_lower_of_the_jobs_and_the_policys_limit_holds() -> None:
-    assert a_job(max_attempts=2).attempts_allowed == 2
-    assert a_job(max_attempts=9).attempts_allowed == 3
-    assert a_job().attempts_allowed == 3
+def test_what_operators_grant_comes_on_top_of_the_limit() -> None:
     assert a_job(max_attempts=2, granted=2).attempts_allowed == 4
 
 
@@ -170,7 +189,7 @@ def test_a_lost_last_attempt_fails_as_lost() -> None:
 
 
 def test_a_job_that_kills_its_worker_stops_as_poison() -> None:
-    job = a_job(retry=Retry.fixed(1, max_attempts=100))
+    job = a_job(max_attempts=100)
     for _ in range(3):
         change = decide(claim(job, NODE), Lost(), NOW, 0.5)
         job = after(change)
@@ -184,7 +203,7 @@ def test_a_job_that_kills_its_worker_stops_as_poison() -> None:
     (Interrupted(), 2),
 ])  # fmt: skip
 def test_only_an_attempt_that_ran_to_its_end_breaks_a_row_of_losses(between: Outcome, kept: int) -> None:
-    job = a_job(retry=Retry.fixed(1, max_attempts=100), losses=2)
+    job = a_job(max_attempts=100, losses=2)
     assert after(decide(claim(job, NODE), between, NOW, 0.5)).losses == kept
 
 
@@ -258,15 +277,15 @@ def test_an_operators_retry_goes_on_counting_and_forgets_the_end(state: State) -
 
 @pytest.mark.parametrize("state", WAITING)
 def test_an_operator_moves_a_waiting_job_and_leaves_its_state(state: State) -> None:
-    job = after(command(a_job(state), ChangeJob(priority=90, queue="mail", run_at=NOW + MINUTE), NOW))
+    job = after(command(a_job(state), MoveJob(priority=90, queue="mail", run_at=NOW + MINUTE), NOW))
     assert (job.state, job.priority, job.queue, job.run_at) == (state, 90, "mail", NOW + MINUTE)
-    assert after(command(job, ChangeJob(), NOW)) == job
+    assert after(command(job, MoveJob(), NOW)) == replace(job, revision=job.revision + 1)
 
 
 @pytest.mark.parametrize("priority", [-1, 101])
 def test_a_priority_outside_the_scale_is_refused(priority: int) -> None:
     with pytest.raises(DeclarationError, match="from 0 to 100"):
-        ChangeJob(priority=priority)
+        MoveJob(priority=priority)
 
 
 @pytest.mark.parametrize("state", WAITING + FINISHED)
@@ -281,24 +300,68 @@ def test_retention_is_the_jobs_own() -> None:
     assert after(decide(held, Raised(error=ERROR, retryable=False), NOW, 0.5)).keep_until == NOW + 2 * MINUTE
 
 
-def test_a_change_fits_only_the_holder_of_the_same_lease() -> None:
+def test_the_end_of_an_attempt_is_refused_unless_its_node_still_holds_its_lease() -> None:
     held = a_claim()
     change = decide(held, Succeeded(), NOW, 0.5)
-    assert change.fits(held.job, NODE)
-    assert not change.fits(held.job, NodeId("node-2"))
-    assert not change.fits(held.job, None)
-    assert not change.fits(after(change), NODE)
+    assert change.fit(held.job, NODE) is Fit.FITS
+    assert change.fit(held.job, NodeId("node-2")) is Fit.REFUSED
+    assert change.fit(held.job, None) is Fit.REFUSED
+    assert change.fit(after(change), NODE) is Fit.REFUSED
     given_back = after(decide(held, Interrupted(), NOW, 0.5))
     claimed_again = claim(given_back, NODE)
     assert claimed_again.job.attempt == held.job.attempt  # which is why the attempt is no fence
-    assert not change.fits(claimed_again.job, NODE)
+    assert change.fit(claimed_again.job, NODE) is Fit.REFUSED
 
 
-def test_an_operators_change_asks_for_no_holder() -> None:
+def test_a_cancel_that_comes_while_an_attempt_is_ending_is_not_undone_by_that_end() -> None:
     held = a_claim()
-    change = command(held.job, CancelJob(), NOW)
-    assert change.fits(held.job, NODE)
-    assert not change.fits(claim(after(decide(held, Lost(), NOW, 0.5)), NODE).job, NODE)
+    ending = decide(held, Raised(error=ERROR), NOW, 0.5)
+    asked = after(command(held.job, CancelJob(), NOW))
+    assert ending.fit(asked, NODE) is Fit.STALE
+    again = decide(Claim(job=asked, node=NODE), Raised(error=ERROR), NOW, 0.5)
+    assert (again.fit(asked, NODE), after(again).state) == (Fit.FITS, State.CANCELLED)
+
+
+def test_of_two_operators_who_saw_the_same_job_the_second_has_to_look_again() -> None:
+    job = a_job()
+    first, second = command(job, MoveJob(priority=90), NOW), command(job, MoveJob(queue="mail"), NOW)
+    assert second.fit(after(first), None) is Fit.STALE
+
+
+def test_an_old_command_does_not_fit_a_job_that_has_come_back_to_the_same_state() -> None:
+    seen = a_job()
+    old = command(seen, MoveJob(priority=90), NOW)
+    cancelled = after(command(seen, CancelJob(), NOW))
+    back = after(command(cancelled, RetryJob(), NOW))
+    assert (back.state, back.lease) == (seen.state, seen.lease)
+    assert old.fit(back, None) is Fit.STALE
+
+
+def test_a_job_expires_only_before_its_handler_has_run() -> None:
+    job = a_job(expires_at=NOW)
+    assert is_expired(job, NOW)
+    assert not is_expired(job, NOW - MINUTE)
+    assert not is_expired(a_job(), NOW)
+    for ran in (Raised(error=ERROR), Snoozed(delay=MINUTE), Lost()):
+        assert not is_expired(after(decide(claim(job, NODE), ran, NOW, 0.5)), NOW)
+    for did_not in (Deferred(delay=MINUTE), Interrupted()):
+        assert is_expired(after(decide(claim(job, NODE), did_not, NOW, 0.5)), NOW)
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="has no time zone"):
+        MoveJob(run_at=datetime(2030, 1, 1))  # noqa: DTZ001 - that is what is tested
+
+
+@pytest.mark.parametrize("span", [timedelta(days=-1), timedelta(days=10**7)])
+def test_a_retention_that_no_date_could_hold_is_refused(span: timedelta) -> None:
+    with pytest.raises(BadDuration):
+        Retention(failed=span)
+
+
+def test_all_that_a_job_knows_is_plain_data_that_a_store_can_keep() -> None:
+    job = a_job(expires_at=NOW, cause=Cause.LOST)
+    assert msgspec.json.decode(msgspec.json.encode(job), type=Job) == job
 
 
 outcomes = st.one_of(
@@ -317,67 +380,86 @@ rolls = st.floats(0, 1, exclude_max=True)
 
 
 class Life(RuleBasedStateMachine):
-    """One job through attempts and commands in any order; what a store would keep is kept here."""
+    """One job, as a store keeps it, and changes that are decided now and written later, in any order.
 
-    @initialize(
-        own=st.none() | st.integers(1, 5), policy=st.integers(1, 5), loss_limit=st.integers(1, 4), later=st.booleans()
-    )
-    def enqueue(self, own: int | None, policy: int, loss_limit: int, later: bool) -> None:
+    Whoever decides may hold a claim or a job that is long out of date; only what fits is written.
+    """
+
+    changes = Bundle[Change]("changes")
+    claims = Bundle[Claim]("claims")
+    seen = Bundle[Job]("seen")
+
+    @initialize(target=seen, limit=st.integers(1, 5), loss_limit=st.integers(1, 4), later=st.booleans())
+    def enqueue(self, limit: int, loss_limit: int, later: bool) -> Job:
         self.now = NOW
         run_at = NOW + MINUTE if later else NOW
-        retry = Retry.exponential(1, max_attempts=policy)
-        self.job = a_job(first_state(run_at, NOW), run_at=run_at, retry=retry, max_attempts=own, loss_limit=loss_limit)
-        self.limit = min(own or policy, policy)
-        self.claim: Claim | None = None
+        self.job: Job | None = a_job(first_state(run_at, NOW), run_at=run_at, max_attempts=limit, loss_limit=loss_limit)
+        self.holder: NodeId | None = None
+        self.limit = limit
         self.executions = 0  # attempts that count
         self.grants = 0
+        return self.job
 
-    def apply(self, change: Change) -> None:
-        assert change.fits(self.job, NODE if self.claim else None)
-        assert change.after is not None
-        assert change.after.lease >= self.job.lease
-        if self.job.state in FINISHED:
-            assert change.event is Event.RETRIED
-        if change.after.state in FINISHED:
-            assert change.event in FINAL_EVENTS
-            assert change.after.keep_until is not None
-        else:
-            assert change.after.keep_until is None
-            assert change.after.cause is None
-        self.job = change.after
-
-    @precondition(lambda self: self.job.state in WAITING)
-    @rule()
-    def run(self) -> None:
-        assert self.job.has_attempts_left
+    @precondition(lambda self: self.job and self.job.state in WAITING)
+    @rule(target=claims, node=st.sampled_from([NODE, NodeId("node-2")]))
+    def claim(self, node: NodeId) -> Claim:
         before = self.job
-        self.claim = claim(before, NODE)
-        self.job = self.claim.job
-        assert (self.job.lease, self.job.attempt) == (before.lease + 1, before.attempt + 1)
+        assert before is not None
+        assert before.has_attempts_left
+        held = claim(before, node)
+        assert (held.job.lease, held.job.attempt) == (before.lease + 1, before.attempt + 1)
+        self.job, self.holder = held.job, node
+        return held
 
-    @precondition(lambda self: self.job.state is State.RUNNING)
-    @rule(outcome=outcomes, roll=rolls)
-    def end(self, outcome: Outcome, roll: float) -> None:
-        held = Claim(job=self.job, node=NODE)
-        change = decide(held, outcome, self.now, roll)
-        self.apply(change)
-        self.claim = None
-        given_back = isinstance(outcome, Snoozed | Deferred | Interrupted | Expired | NoSuchTask)
-        if not given_back or change.event is Event.CANCELLED:
-            self.executions += 1
-        assert self.job.run_at >= NOW
+    @rule(target=seen)
+    def look(self) -> Job:
+        return self.job or a_job()
 
-    @rule(order=st.sampled_from([CancelJob(), RetryJob(), ChangeJob(priority=75), DeleteJob()]))
-    def operate(self, order: Command) -> None:
+    @precondition(lambda self: self.job)
+    @rule(target=claims, held=claims)
+    def hear_of_changes(self, held: Claim) -> Claim:
+        """A node's heartbeat tells it what became of a job that it holds."""
+        mine = self.job and self.job.lease == held.job.lease and self.holder == held.node
+        return Claim(job=self.job, node=held.node) if self.job and mine else held
+
+    @rule(target=changes, held=claims, outcome=outcomes, roll=rolls)
+    def end(self, held: Claim, outcome: Outcome, roll: float) -> Change | MultipleResults[Change]:
+        if held.job.state is not State.RUNNING:
+            return multiple()
+        return decide(held, outcome, self.now, roll)
+
+    @rule(
+        target=changes,
+        job=seen,
+        order=st.sampled_from([CancelJob(), RetryJob(), MoveJob(priority=75), DeleteJob()]),
+    )
+    def operate(self, job: Job, order: Command) -> Change | MultipleResults[Change]:
         try:
-            change = command(self.job, order, self.now)
+            return command(job, order, self.now)
         except IllegalTransition:
+            return multiple()
+
+    @rule(change=changes)
+    def write(self, change: Change) -> None:
+        if self.job is None or change.fit(self.job, self.holder) is not Fit.FITS:
             return
+        before = self.job
+        assert change.before == before  # what fits was decided on the job as it is
+        assert target(before.state, change.event) == (change.after.state if change.after else None)
+        self.job = change.after
+        self.holder = self.holder if change.event is Event.CANCEL_REQUESTED else None
         if change.after is None:
-            assert self.job.state is not State.RUNNING
-            return  # a deleted job has no further life to test
+            assert before.state is not State.RUNNING
+            return
+        assert change.after.lease >= before.lease
+        if before.state in FINISHED:
+            assert change.event is Event.RETRIED
+        if before.cancel_requested_at and change.node:
+            assert change.event in {Event.CANCELLED, Event.SUCCEEDED}
+        given_back = isinstance(change.outcome, Snoozed | Deferred | Interrupted | Expired | NoSuchTask)
+        if change.node and (not given_back or change.event is Event.CANCELLED):
+            self.executions += 1
         self.grants += change.event is Event.RETRIED
-        self.apply(change)
 
     @rule(minutes=st.integers(1, 100))
     def time_passes(self, minutes: int) -> None:
@@ -385,11 +467,15 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def counts_hold(self) -> None:
+        if self.job is None:
+            return
+        finished = self.job.state in FINISHED
         assert self.job.attempt == self.executions + (self.job.state is State.RUNNING)
         assert self.job.attempt <= self.limit + self.grants
         assert self.job.granted == self.grants
-        assert (self.job.finished_at is not None) == (self.job.state in FINISHED)
+        assert (self.job.finished_at is not None) == (self.job.keep_until is not None) == finished
         assert (self.job.cause is not None) == (self.job.state is State.FAILED)
+        assert (self.holder is not None) == (self.job.state is State.RUNNING)
 
 
 TestLife = Life.TestCase

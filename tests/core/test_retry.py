@@ -21,6 +21,10 @@ from mainspring.errors import DeclarationError
 ERROR = AttemptError(type="E", message="m", traceback="t")
 
 
+def group(*members: Exception) -> ExceptionGroup[Exception]:
+    return ExceptionGroup("several", members)
+
+
 def test_the_kinds_of_policy() -> None:
     assert Retry.none().max_attempts == 1
     assert Retry.fixed("5s").backoff.delay(4, 0.5) == timedelta(seconds=5)
@@ -66,12 +70,27 @@ def test_a_limit_counts_the_first_execution_too(attempts: int) -> None:
         Retry.fixed(1, max_attempts=attempts)
 
 
+def test_the_lower_of_the_jobs_and_the_policys_limit_holds() -> None:
+    assert Retry.exponential(max_attempts=3).limit(2) == 2
+    assert Retry.exponential(max_attempts=3).limit(9) == 3
+    assert Retry.exponential(max_attempts=3).limit(None) == 3
+    with pytest.raises(DeclarationError, match="at least 1, not 0"):
+        Retry.exponential().limit(0)
+
+
 @pytest.mark.parametrize(("raised", "outcome"), [
     (ValueError("x"), Raised(error=ERROR)),
     (OSError("x"), Raised(error=ERROR, retryable=False)),
     (RetryIn("5m", "busy"), Raised(error=ERROR, retry_in=timedelta(minutes=5))),
     (Snooze("1h", "closed"), Snoozed(delay=timedelta(hours=1), reason="closed")),
     (Fail("no such customer"), Raised(error=ERROR, retryable=False)),
+    (group(ValueError()), Raised(error=ERROR)),
+    (group(ValueError(), OSError()), Raised(error=ERROR, retryable=False)),
+    (group(ValueError(), group(Fail("no"))), Raised(error=ERROR, retryable=False)),
+    (group(Snooze("1h", "a"), Snooze("2h", "b")), Snoozed(delay=timedelta(hours=2), reason="b")),
+    (group(Snooze("1h"), ValueError()), Raised(error=ERROR, retry_in=timedelta(hours=1))),
+    (group(RetryIn("1h"), RetryIn("5m"), ValueError()), Raised(error=ERROR, retry_in=timedelta(hours=1))),
+    (group(RetryIn("1h"), OSError()), Raised(error=ERROR, retryable=False)),
 ])  # fmt: skip
 def test_what_a_handler_raises_is_its_word_or_the_policys(raised: Exception, outcome: Outcome) -> None:
     assert outcome_of(raised, ERROR, Retry.exponential(fail_on=(OSError,))) == outcome

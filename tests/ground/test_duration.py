@@ -3,10 +3,8 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mainspring.duration import LONGEST, Duration, duration, duration_text, seconds
+from mainspring.duration import LONGEST, Duration, duration, seconds
 from mainspring.errors import BadDuration
 
 
@@ -33,6 +31,8 @@ def test_what_people_write_is_read_as_they_mean_it(written: Duration, meant: tim
 @pytest.mark.parametrize(("written", "said"), [
     ("", "write it as"),
     ("90", "write it as"),
+    ("1 0s", "write it as"),
+    (" ", "write it as"),
     ("soon", "write it as"),
     ("5s3m", "largest first"),
     ("1s1s", "write it as"),
@@ -54,13 +54,3 @@ def test_what_cannot_be_meant_is_refused_with_advice(written: Duration, said: st
     with pytest.raises(BadDuration, match=said) as refused:
         duration(written)
     assert refused.value.subject == repr(written)
-
-
-@given(st.timedeltas(timedelta(0), LONGEST).map(lambda span: timedelta(milliseconds=span // timedelta(milliseconds=1))))
-def test_a_duration_survives_being_written_and_read(span: timedelta) -> None:
-    assert duration(duration_text(span)) == span
-
-
-def test_a_duration_is_written_with_the_largest_units_that_fit() -> None:
-    assert duration_text(timedelta(days=14, hours=1, milliseconds=5)) == "14d1h5ms"
-    assert duration_text(timedelta(0)) == "0s"

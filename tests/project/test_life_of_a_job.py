@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from mainspring.core.job import Cause, State
-from mainspring.core.machine import STEPS, Event, Step
+from mainspring.core.machine import TRANSITIONS, Event, Transition
 
 spec = spec_from_file_location("life_of_a_job", Path(__file__).parents[2] / "tools" / "life_of_a_job.py")
 assert spec is not None
@@ -33,11 +33,11 @@ def copy(root: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def arrows(steps: Iterable[Step]) -> list[ET.Element]:
+def arrows(steps: Iterable[Transition]) -> list[ET.Element]:
     return ET.fromstring(tool.svg(steps)).findall(f"{SVG}g[@data-steps]")  # noqa: S314 - our own picture
 
 
-def named(step: Step) -> str:
+def named(step: Transition) -> str:
     return f"{step.source or 'new'}:{step.event}:{step.target or 'gone'}"
 
 
@@ -45,13 +45,13 @@ def named(step: Step) -> str:
 
 
 def test_the_picture_in_the_docs_is_drawn_from_the_table(root: Path) -> None:
-    assert (root / tool.PICTURE).read_text(encoding="utf-8") == tool.svg(STEPS)
+    assert (root / tool.PICTURE).read_text(encoding="utf-8") == tool.svg(TRANSITIONS)
 
 
 def test_the_table_in_the_docs_is_written_from_the_table(root: Path) -> None:
     page = (root / tool.PAGE).read_text(encoding="utf-8")
 
-    assert page.partition(tool.BEGIN)[2].partition(tool.END)[0].strip() == tool.table(STEPS).strip()
+    assert page.partition(tool.BEGIN)[2].partition(tool.END)[0].strip() == tool.table(TRANSITIONS).strip()
     assert f"]({tool.PICTURE.name})" in page
 
 
@@ -105,13 +105,13 @@ def test_a_page_without_both_marks_is_refused(page: str) -> None:
 
 
 def test_every_step_is_on_one_arrow() -> None:
-    drawn = [step for arrow in arrows(STEPS) for step in arrow.attrib["data-steps"].split()]
+    drawn = [step for arrow in arrows(TRANSITIONS) for step in arrow.attrib["data-steps"].split()]
 
-    assert sorted(drawn) == sorted(map(named, STEPS))
+    assert sorted(drawn) == sorted(map(named, TRANSITIONS))
 
 
 def test_every_arrow_is_labelled_with_its_events() -> None:
-    for arrow in arrows(STEPS):
+    for arrow in arrows(TRANSITIONS):
         events = [step.split(":")[1] for step in arrow.attrib["data-steps"].split()]
         labels = [text.text for text in arrow.findall(f"{SVG}text")]
         assert labels == list(dict.fromkeys(events))
@@ -119,66 +119,66 @@ def test_every_arrow_is_labelled_with_its_events() -> None:
 
 def test_what_all_waiting_states_share_is_one_arrow() -> None:
     assert [
-        arrow.attrib["data-steps"].split() for arrow in arrows(STEPS) if ":claimed:" in arrow.attrib["data-steps"]
+        arrow.attrib["data-steps"].split() for arrow in arrows(TRANSITIONS) if ":claimed:" in arrow.attrib["data-steps"]
     ] == [["ready:claimed:running", "scheduled:claimed:running", "retrying:claimed:running"]]
 
 
 def test_an_operators_arrows_look_different() -> None:
     operators = {
         step
-        for arrow in arrows(STEPS)
+        for arrow in arrows(TRANSITIONS)
         if "operator" in arrow.attrib["class"]
         for step in arrow.attrib["data-steps"].split()
     }
 
-    assert operators == {named(step) for step in STEPS if "operator" in step.when}
+    assert operators == {named(step) for step in TRANSITIONS if "operator" in step.when}
     assert {"ready:cancelled:cancelled", "running:cancel_requested:running"} <= operators
     assert "running:cancelled:cancelled" not in operators
 
 
-@pytest.mark.parametrize("gone", STEPS, ids=named)
-def test_without_any_one_step_both_are_different(gone: Step) -> None:
-    fewer = [step for step in STEPS if step != gone]
+@pytest.mark.parametrize("gone", TRANSITIONS, ids=named)
+def test_without_any_one_step_both_are_different(gone: Transition) -> None:
+    fewer = [step for step in TRANSITIONS if step != gone]
 
-    assert tool.table(fewer) != tool.table(STEPS)
+    assert tool.table(fewer) != tool.table(TRANSITIONS)
     try:
         picture = tool.svg(fewer)
     except tool.NoPlace:
         return  # what two of three waiting states share has no arrow
-    assert picture != tool.svg(STEPS)
+    assert picture != tool.svg(TRANSITIONS)
     assert named(gone) not in picture
 
 
 def test_a_further_event_on_a_known_way_gets_its_label() -> None:
-    more = Step(State.RUNNING, Event.CHANGED, State.SCHEDULED, "put off by hand")
-    [arrow] = [arrow for arrow in arrows([*STEPS, more]) if named(more) in arrow.attrib["data-steps"]]
+    more = Transition(State.RUNNING, Event.MOVED, State.SCHEDULED, "put off by hand")
+    [arrow] = [arrow for arrow in arrows([*TRANSITIONS, more]) if named(more) in arrow.attrib["data-steps"]]
 
-    assert [text.text for text in arrow.findall(f"{SVG}text")] == ["snoozed", "changed"]
-    assert "| `running` | `changed` | `scheduled` | put off by hand |\n" in tool.table([*STEPS, more])
+    assert [text.text for text in arrow.findall(f"{SVG}text")] == ["snoozed", "moved"]
+    assert "| `running` | `moved` | `scheduled` | put off by hand |\n" in tool.table([*TRANSITIONS, more])
 
 
 @pytest.mark.parametrize(("step", "missing"), [
-    (Step(State.SUCCEEDED, Event.RETRIED, State.READY, ""), "no way for finished → ready (retried)"),
-    (Step(State.RUNNING, Event.DELETED, None, ""), "no way for running → gone (deleted)"),
-    (Step(None, Event.CLAIMED, State.RUNNING, ""), "no way for new → running (claimed)"),
-    (Step(State.FAILED, Event.CHANGED, State.FAILED, ""), "no way for failed → itself (changed)"),
+    (Transition(State.SUCCEEDED, Event.RETRIED, State.READY, ""), "no way for finished → ready (retried)"),
+    (Transition(State.RUNNING, Event.DELETED, None, ""), "no way for running → gone (deleted)"),
+    (Transition(None, Event.CLAIMED, State.RUNNING, ""), "no way for new → running (claimed)"),
+    (Transition(State.FAILED, Event.MOVED, State.FAILED, ""), "no way for failed → itself (moved)"),
 ])  # fmt: skip
-def test_an_arrow_that_has_no_way_is_an_error(step: Step, missing: str) -> None:
+def test_an_arrow_that_has_no_way_is_an_error(step: Transition, missing: str) -> None:
     with pytest.raises(tool.NoPlace, match=re.escape(missing)):
-        tool.svg([*STEPS, step])
+        tool.svg([*TRANSITIONS, step])
 
 
 def test_a_label_that_has_no_room_is_an_error() -> None:
-    step = Step(None, Event.RETRIED, State.READY, "")
+    step = Transition(None, Event.RETRIED, State.READY, "")
 
     with pytest.raises(
         tool.NoPlace, match=re.escape("too little room for the labels of new → ready (enqueued, retried)")
     ):
-        tool.svg([*STEPS, step])
+        tool.svg([*TRANSITIONS, step])
 
 
 def test_an_arrow_that_would_run_into_nothing_is_an_error() -> None:
-    fewer = [step for step in STEPS if (step.source, step.event) != (State.FAILED, Event.RETRIED)]
+    fewer = [step for step in TRANSITIONS if (step.source, step.event) != (State.FAILED, Event.RETRIED)]
 
     with pytest.raises(tool.NoPlace, match=re.escape("runs into failed → ready, which is not there")):
         tool.svg(fewer)
@@ -188,11 +188,11 @@ def test_a_state_that_has_no_box_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delitem(tool.BOXES, State.FAILED)
 
     with pytest.raises(tool.NoPlace, match="no box for failed"):
-        tool.svg(STEPS)
+        tool.svg(TRANSITIONS)
 
 
 def test_a_row_joins_the_sources_of_one_event_and_keeps_what_differs_apart() -> None:
-    written = tool.table(STEPS)
+    written = tool.table(TRANSITIONS)
 
     assert written.startswith(
         "| from | event | to | when |\n| --- | --- | --- | --- |\n| (new) | `enqueued` | `ready` | "
@@ -203,7 +203,7 @@ def test_a_row_joins_the_sources_of_one_event_and_keeps_what_differs_apart() -> 
 
 
 def test_signs_that_mean_something_to_markdown_or_xml_are_kept_as_text() -> None:
-    steps = [Step(State.RUNNING, Event.FAILED, State.FAILED, "a|b <c> & d")]
+    steps = [Transition(State.RUNNING, Event.FAILED, State.FAILED, "a|b <c> & d")]
 
     assert "| a\\|b <c> & d |" in tool.table(steps)
     assert arrows(steps)[0].findtext(f"{SVG}title") == "failed: a|b <c> & d"
@@ -213,7 +213,7 @@ def test_signs_that_mean_something_to_markdown_or_xml_are_kept_as_text() -> None
 
 
 def test_the_picture_says_what_it_shows_and_fetches_nothing() -> None:
-    picture = tool.svg(STEPS)
+    picture = tool.svg(TRANSITIONS)
     svg = ET.fromstring(picture)  # noqa: S314 - our own picture
 
     assert svg.findtext(f"{SVG}title") == "The life of a job"
@@ -268,7 +268,7 @@ def clashes(picture: str) -> list[tuple[str, str]]:
 
 
 def test_no_label_lies_on_a_line_on_a_state_or_on_another_label() -> None:
-    assert clashes(tool.svg(STEPS)) == []
+    assert clashes(tool.svg(TRANSITIONS)) == []
 
 
 @pytest.mark.parametrize(("label", "moved", "clash"), [
@@ -277,7 +277,7 @@ def test_no_label_lies_on_a_line_on_a_state_or_on_another_label() -> None:
     ('x="340" y="162"', 'x="340" y="150"', ("lost", "given_back")),
 ])  # fmt: skip
 def test_a_label_that_does_would_be_found(label: str, moved: str, clash: tuple[str, str]) -> None:
-    assert clash in clashes(tool.svg(STEPS).replace(label, moved))
+    assert clash in clashes(tool.svg(TRANSITIONS).replace(label, moved))
 
 
 @pytest.mark.parametrize("ends", tool.ROUTES, ids=" → ".join)

@@ -34,6 +34,7 @@ from tests.supervise.conftest import Boom, Script, Work, has_permit, now, runnin
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
 Manner: TypeAlias = Literal["stop", "cancel", "stop and cancel", "cancel and stop", "cancel twice"]
+MANNERS: list[Manner] = ["stop", "cancel", "stop and cancel", "cancel and stop", "cancel twice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +73,26 @@ class Member:
 ROOM = [1, 2]
 """The places of two lanes."""
 
-moments = st.builds(Moment, st.integers(0, 12).map(lambda halves: halves / 2), st.integers(0, 4))
-results = st.sampled_from([Idle(), Idle(), Idle(), Proceed(), Sleep(0.5), Sleep(1, wakeable=True), Boom()])
-manners: st.SearchStrategy[Manner] = st.sampled_from(
-    ["stop", "cancel", "stop and cancel", "cancel and stop", "cancel twice"]
-)
+moments = st.builds(Moment, st.integers(0, 6).map(lambda halves: halves / 2), st.integers(0, 3))
+Results: TypeAlias = st.SearchStrategy[Directive | BaseException]
+
+mostly_idle: Results = st.sampled_from([Idle(), Idle(), Idle(), Proceed(), Sleep(0.5), Sleep(1, wakeable=True), Boom()])
+mostly_busy: Results = st.sampled_from([Proceed(), Proceed(), Proceed(), Idle(), Sleep(0.5), Boom()])
+manners: st.SearchStrategy[Manner] = st.sampled_from(MANNERS)
 
 
-def members(lanes: st.SearchStrategy[Sequence[int]]) -> st.SearchStrategy[list[Member]]:
+def members(lanes: st.SearchStrategy[Sequence[int]], results: Results) -> st.SearchStrategy[list[Member]]:
     member = st.builds(
         Member,
         start_idle=st.booleans(),
-        work=st.lists(st.sampled_from([0, 0.5, 1, 2]), min_size=6, max_size=6),
-        results=st.lists(results, max_size=5),
+        work=st.lists(st.sampled_from([0.5, 0.5, 0.5, 1, 0]), min_size=6, max_size=6),
+        results=st.lists(results, min_size=3, max_size=5),
         tidying=st.sampled_from([0, 0, 0.5]),
         lanes=lanes,
         end=st.one_of(moments, st.none()),
         manner=manners,
     )
-    return st.lists(member, min_size=1, max_size=4)
+    return st.lists(member, min_size=2, max_size=4)
 
 
 class Company:
@@ -208,7 +210,7 @@ quick = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 @settings(quick, max_examples=300)
 @given(
-    members=members(st.sampled_from([(), (), (0,), (1,), (0, 1)])),
+    members=members(st.sampled_from([(), (), (0,), (1,), (0, 1)]), mostly_idle),
     notified=st.lists(moments, min_size=1, max_size=5),
 )
 async def test_whoever_ends_whenever_no_notification_is_lost(members: list[Member], notified: list[Moment]) -> None:
@@ -228,7 +230,7 @@ async def test_whoever_ends_whenever_no_notification_is_lost(members: list[Membe
 
 @settings(quick, max_examples=300)
 @given(
-    members=members(st.sampled_from([(0,), (0,), (1,), (0, 1), (1, 0)])),
+    members=members(st.sampled_from([(0,), (0,), (0,), (1,), (0, 1), (1, 0)]), mostly_busy),
     notified=st.lists(moments, max_size=5),
 )
 async def test_whoever_ends_whenever_no_place_is_lost_and_none_taken_twice(
@@ -239,3 +241,39 @@ async def test_whoever_ends_whenever_no_place_is_lost_and_none_taken_twice(
     await company.close()
     assert company.crowds == []
     assert [await free_places(lane) for lane in company.lanes] == ROOM
+
+
+# The same, turn by turn, for the two moments that matter most.
+
+
+@pytest.mark.parametrize("manner", MANNERS)
+@pytest.mark.parametrize("turns", range(10))
+@pytest.mark.parametrize("crowded", [False, True], ids=["alone", "in a full lane"])
+async def test_a_service_that_ends_just_when_it_is_notified_loses_no_notification(
+    manner: Manner, turns: int, crowded: bool
+) -> None:
+    lane, signal, stop, step = Lane(1), Notifier(), Stop(), Script()
+    holder = Service("holder", Script(Work(100)), bulkhead=Bulkhead(lane), start_idle=not crowded)
+    async with running(holder):
+        service = Service("ending", step, wake=[signal], start_idle=True, bulkhead=Bulkhead(lane))
+        run = asyncio.create_task(service.run(stop))
+        Moment(5, 3).do(signal.notify_one)
+        Moment(5, turns).do(partial(end, stop, run, manner))
+        await until(6)
+        assert run.done()
+        assert bool(step.calls) != await has_permit(signal)
+
+
+@pytest.mark.parametrize("manner", MANNERS)
+@pytest.mark.parametrize("turns", range(10))
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_a_service_that_ends_just_when_it_gets_a_place_loses_no_place(
+    manner: Manner, turns: int, lanes: int
+) -> None:
+    tiers, stop, step = [Lane(1) for _ in range(lanes)], Stop(), Script()
+    async with running(*[Service("holder", Script(Work(5)), bulkhead=Bulkhead(lane)) for lane in tiers]):
+        run = asyncio.create_task(Service("ending", step, bulkhead=Bulkhead(*tiers)).run(stop))
+        Moment(5, turns).do(partial(end, stop, run, manner))
+        await until(6)
+        assert run.done()
+        assert [await free_places(lane) for lane in tiers] == [1] * lanes

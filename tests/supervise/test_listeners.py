@@ -154,7 +154,7 @@ async def test_one_stats_adds_up_several_services() -> None:
 
 
 @pytest.mark.parametrize("listeners", [None, [log_failures]], ids=["by default", "asked for"])
-async def test_the_first_three_failures_in_a_row_are_whispered_and_the_rest_are_said_aloud(
+async def test_every_failure_is_a_warning_and_the_first_in_a_row_brings_its_traceback(
     listeners: list[Callable[[ServiceEvent], None]] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     step = Script(*[Boom()] * 5, Proceed(), *[Boom()] * 2)
@@ -167,8 +167,8 @@ async def test_the_first_three_failures_in_a_row_are_whispered_and_the_rest_are_
         async with running(service):
             await until(100)
     records = [record for record in caplog.records if record.name == LOGGER]
-    quiet, loud = logging.DEBUG, logging.WARNING
-    assert [record.levelno for record in records] == [quiet, quiet, quiet, loud, loud, quiet, quiet]
+    assert [record.levelno for record in records] == [logging.WARNING] * 7
+    assert [bool(record.exc_info) for record in records] == [True, False, False, False, False, True, False]
     assert all("noisy" in record.getMessage() for record in records)
 
 

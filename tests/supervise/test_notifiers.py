@@ -1,11 +1,13 @@
 """Who is woken by a notification, what is kept of it when nobody waits, and how intervals behave."""
 
 import asyncio
+import threading
 from datetime import timedelta
 
 import pytest
 
 from mainspring.duration import Duration
+from mainspring.errors import DeclarationError
 from mainspring.supervise import (
     NO_PAUSE,
     Backoff,
@@ -21,6 +23,7 @@ from mainspring.supervise import (
     Stop,
     every,
 )
+from mainspring.testing import VirtualTime
 from tests.supervise.conftest import Boom, Script, Work, has_permit, notify_at, now, running, settle, until
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -421,3 +424,57 @@ async def test_notifications_at_the_same_moment_as_an_interval_are_at_least_one_
         assert step.calls in ([5], [5, 5])
         await until(9)
     assert not await has_permit(signal)
+
+
+# Loops whose timers are not exact, and loops that end.
+
+
+def test_an_interval_does_not_run_hot_where_timers_fire_early() -> None:
+    step = Script()
+
+    async def story() -> None:
+        async with running(Service("poller", step, wake=[every(0.02)])):
+            await asyncio.sleep(0.2)
+
+    loop = asyncio.SelectorEventLoop()
+    # Timers may fire so much too early, as they do on loops with a coarse clock; checked on 3.11 to 3.13.
+    loop._clock_resolution = 0.009  # type: ignore[attr-defined] # private to asyncio
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(story())
+    assert len(step.calls) <= 12
+
+
+def test_a_thread_that_notifies_a_loop_about_to_close_is_heard_on_the_next() -> None:
+    step, signal = Script(), Notifier()
+    service = Service("heir", step, wake=[signal], start_idle=True)
+
+    async def end_with_a_call_on_its_way() -> None:
+        async with running(service):
+            await asyncio.sleep(0)
+        thread = threading.Thread(target=signal.notify_one)
+        thread.start()
+        thread.join()  # the loop is held up here, and closes before it hears of it
+
+    async def wait() -> None:
+        async with running(service):
+            await asyncio.sleep(0)
+
+    asyncio.run(end_with_a_call_on_its_way())
+    asyncio.run(wait())
+    assert len(step.calls) == 1
+
+
+def test_services_on_two_loops_at_once_are_told_apart() -> None:
+    signal, stop = Notifier(), Stop()
+    with VirtualTime() as one, VirtualTime() as two:
+
+        async def begin() -> asyncio.Task[None]:
+            task = asyncio.create_task(Service("first", Script(), wake=[signal], start_idle=True).run(stop))
+            await asyncio.sleep(1)
+            return task
+
+        first = one.run(begin())
+        with pytest.raises(DeclarationError, match="give each loop its own"):
+            two.run(Service("second", Script(), wake=[signal], start_idle=True).run(Stop()))
+        stop.set()
+        one.run(asyncio.wait_for(first, 1))

@@ -11,6 +11,7 @@ from mainspring.duration import Duration
 from mainspring.supervise import (
     NO_PAUSE,
     Backoff,
+    Completed,
     Directive,
     Failed,
     Idle,
@@ -193,7 +194,15 @@ async def test_jitter_does_not_lift_a_backoff_above_its_cap() -> None:
     step, backoff = Script(*[Boom()] * 5), Backoff.exponential(1, multiplier=2, cap=4, jitter=0.5)
     async with running(Service("failing", step, backoff=backoff, roll=lambda: 0.75)):
         await until(100)
-    assert pauses(step.calls) == [1.25, 2.5, 4, 4, 4]
+    steady = 4 / 1.5  # as far below the cap as jitter reaches, so that there is something left to spread
+    assert pauses(step.calls) == pytest.approx([1.25, 2.5, steady * 1.25, steady * 1.25, steady * 1.25])
+
+
+async def test_the_highest_roll_reaches_the_cap_and_no_more() -> None:
+    step, backoff = Script(*[Boom()] * 5), Backoff.exponential(1, multiplier=2, cap=4, jitter=0.5)
+    async with running(Service("failing", step, backoff=backoff, roll=lambda: 1.0)):
+        await until(100)
+    assert pauses(step.calls) == pytest.approx([1.5, 3, 4, 4, 4])
 
 
 async def test_every_failure_rolls_anew() -> None:
@@ -208,7 +217,8 @@ async def test_the_usual_backoff_doubles_from_100_ms_to_half_a_minute() -> None:
     step = Script(*[Boom()] * 11)
     async with running(Service("failing", step, roll=lambda: 0.5)):
         await until(1000)
-    expected = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30]
+    steady = 30 / 1.3
+    expected = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, steady, steady, steady]
     assert pauses(step.calls) == pytest.approx(expected)
 
 
@@ -298,14 +308,23 @@ async def test_a_cancelled_service_ends_whatever_its_step_makes_of_the_cancellat
             return answer
         return Idle()
 
-    run = asyncio.create_task(Service("cancelled", step, backoff=Backoff.fixed(10)).run(Stop()))
+    events = list[ServiceEvent]()
+    service = Service("cancelled", step, backoff=Backoff.fixed(10), listeners=[events.append])
+    run = asyncio.create_task(service.run(Stop()))
     await until(3)
     run.cancel()
     await asyncio.wait([run], timeout=1)
     assert run.done()
+    told = [event for event in events if isinstance(event, Completed | Failed)]
+    if isinstance(answer, BaseException):  # its last words are not swallowed
+        assert run.exception() is answer
+        assert told == [Failed(service="cancelled", seconds=3, error=answer, failures=1, backoff=None)]
+    else:
+        assert run.cancelled()
+        assert told == [Completed(service="cancelled", seconds=3, directive=answer)]
 
 
-@pytest.mark.parametrize("error", [Boom("why"), asyncio.CancelledError()], ids=["error", "cancellation"])
+@pytest.mark.parametrize("error", [Boom("why"), SystemExit(3)], ids=["error", "exit"])
 async def test_a_service_that_propagates_lets_the_error_out(error: BaseException) -> None:
     step, events = Script(Idle(), Work(2, error)), list[ServiceEvent]()
     service = Service("brittle", step, wake=[every(5)], on_panic="propagate", listeners=[events.append])
@@ -315,6 +334,28 @@ async def test_a_service_that_propagates_lets_the_error_out(error: BaseException
     assert step.calls == [0, 5]
     assert [(event.error, event.backoff) for event in events if isinstance(event, Failed)] == [(error, None)]
     assert events[-1] == Stopped(service="brittle")
+
+
+async def test_a_service_that_propagates_dies_of_a_foreign_cancellation_and_does_not_look_cancelled() -> None:
+    service = Service("brittle", Script(asyncio.CancelledError()), on_panic="propagate")
+    with pytest.raises(RuntimeError, match="someone else cancelled"):
+        await service.run(Stop())
+
+
+async def test_a_step_that_exits_does_not_end_the_program() -> None:
+    step = Script(SystemExit(2), Idle())
+    async with running(Service("leaver", step, backoff=Backoff.fixed(1))):
+        await until(5)
+    assert step.calls == [0, 1]
+
+
+async def test_a_step_that_is_no_async_function_is_told_as_such() -> None:
+    events = list[ServiceEvent]()
+    service = Service("sync", Idle, backoff=Backoff.fixed(10), listeners=[events.append])  # type: ignore[arg-type] # the mistake
+    async with running(service):
+        await until(1)
+    [failed] = [event for event in events if isinstance(event, Failed)]
+    assert "no async function" in str(failed.error)
 
 
 async def test_a_service_that_propagates_uses_up_the_permit_of_the_step_that_failed() -> None:
@@ -335,16 +376,17 @@ async def test_a_stop_during_a_failing_step_is_not_followed_by_a_backoff() -> No
 
 
 async def test_a_stop_can_be_awaited_and_set_twice() -> None:
-    stop = Stop()
+    stop, was_set = Stop(), list[bool]()
     waiting = asyncio.create_task(stop.wait())
     await until(3)
-    assert not stop.is_set
+    was_set.append(stop.is_set())
     assert not waiting.done()
     stop.set()
     stop.set()
+    was_set.append(stop.is_set())
     await waiting
     await stop.wait()
-    assert stop.is_set
+    assert was_set == [False, True]
     assert now() == 3
 
 

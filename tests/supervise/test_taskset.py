@@ -6,8 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from mainspring.errors import NameTaken, ShuttingDown
+from mainspring.errors import DeclarationError, NameTaken, ShuttingDown
 from mainspring.supervise import Ending, Idle, Service, Stop, TaskEnd, TaskSet, every
+from mainspring.testing import VirtualTime
 from tests.supervise.conftest import Boom, Script, Work, now, settle, until
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -55,7 +56,7 @@ async def test_services_of_a_set_end_by_its_stop() -> None:
     tasks = TaskSet()
     tasks.start(Service("idle", Script()))
     await until(3)
-    assert not tasks.stop.is_set
+    assert not tasks.stop.is_set()
     tasks.stop.set()
     await settle()
     assert set(tasks.running) == set()
@@ -187,12 +188,54 @@ async def test_a_task_whose_clean_up_fails_is_reported_as_a_death() -> None:
     assert isinstance(end.error, Boom)
 
 
-async def test_a_task_that_cancels_itself_is_told_as_cancelled() -> None:
+async def test_a_task_that_is_cancelled_by_anyone_but_its_set_has_died(caplog: pytest.LogCaptureFixture) -> None:
     told = list[TaskEnd]()
     async with TaskSet(on_end=told.append) as tasks:
         tasks.spawn("suicidal", fail(1, asyncio.CancelledError()))
         await until(2)
-        assert by_name(tuple(told)) == {"suicidal": Ending.CANCELLED}
+        assert by_name(tuple(told)) == {"suicidal": Ending.DIED}
+    assert "suicidal died" in caplog.text
+
+
+async def test_a_task_may_shut_down_its_own_set() -> None:
+    tasks, reports = TaskSet(), list[tuple[TaskEnd, ...]]()
+
+    async def operator() -> None:
+        await asyncio.sleep(1)
+        reports.append(await tasks.shutdown(grace=10, deadline=20))
+
+    tasks.start(Service("idle", Script()))
+    tasks.spawn("operator", operator())
+    await until(2)
+    assert [by_name(report) for report in reports] == [{"idle": Ending.FINISHED}]
+    assert tasks.running == ()
+
+
+async def test_a_set_that_lives_long_remembers_the_last_thousand_ends() -> None:
+    tasks = TaskSet()
+    for number in range(1500):
+        tasks.spawn(str(number), asyncio.sleep(0))
+        await asyncio.sleep(0)
+    await until(1)
+    assert [end.name for end in await tasks.shutdown()] == [str(number) for number in range(500, 1500)]
+
+
+def test_a_set_is_ended_on_the_loop_on_which_it_was_started() -> None:
+    tasks = TaskSet()
+    with VirtualTime() as mine, VirtualTime() as other:
+
+        async def start() -> None:
+            tasks.start(Service("idle", Script()))
+
+        mine.run(start())
+        with pytest.raises(DeclarationError, match="another event loop"):
+            other.run(tasks.shutdown())
+        assert mine.run(tasks.shutdown())
+
+
+def test_nothing_is_started_outside_of_a_loop() -> None:
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        TaskSet().start(Service("early", Script()))
 
 
 # Shutdown.
@@ -326,7 +369,7 @@ async def test_leaving_the_block_shuts_down() -> None:
         await until(1)
     assert step.ends == [5]
     assert now() == 5
-    assert tasks.stop.is_set
+    assert tasks.stop.is_set()
 
 
 async def test_an_error_in_the_block_shuts_down_and_comes_out() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mainspring.clock import Clock
 from mainspring.errors import BadDuration, DeclarationError, Standstill
+from mainspring.supervise import Idle, Service, TaskSet
 from mainspring.testing import VirtualClock, VirtualLoop, VirtualTime
 
 HOUR = 3600.0
@@ -278,7 +279,7 @@ async def test_a_jump_moves_the_wall_time_alone(virtual_time: VirtualTime) -> No
 
 def test_only_a_timedelta_sets_the_clock_back() -> None:
     with pytest.raises(BadDuration):
-        VirtualClock(lambda: 0.0).jump(-90)
+        VirtualClock(lambda: 0.0).jump("-90s")
 
 
 def test_the_start_can_be_chosen_and_is_told_in_utc() -> None:
@@ -400,3 +401,46 @@ def test_signal_handlers_of_the_loop_are_called(virtual_time: VirtualTime) -> No
 
     virtual_time.run(main())
     assert virtual_time.elapsed == HOUR
+
+
+def test_a_run_that_would_go_on_for_ever_is_ended_and_told_apart() -> None:
+    """A service that polls keeps virtual time going, however long its test waits for what will never come."""
+
+    async def poll() -> None:
+        while True:
+            await asyncio.sleep(1)
+
+    async def story() -> None:
+        polling = asyncio.create_task(poll(), name="poller")
+        await asyncio.Event().wait()
+        polling.cancel()
+
+    with VirtualTime(limit="200ms") as time:
+        with pytest.raises(Standstill, match="does not end") as told:
+            time.run(story())
+        assert any(line.startswith("poller at test_virtual_time.py") for line in told.value.waiting)
+        time.run(asyncio.sleep(1))  # the limit is for each run
+
+
+def test_a_standstill_shows_the_line_of_the_test_and_not_the_inside_of_a_service() -> None:
+    async def story() -> None:
+        async with TaskSet() as tasks:
+            tasks.start(Service("sender", rest))
+            await tasks.stop.wait()
+
+    async def rest() -> Idle:
+        return Idle()
+
+    with VirtualTime() as time, pytest.raises(Standstill) as told:
+        time.run(story())
+    places = {line.split(" at ")[0]: line.split(" in ")[-1] for line in told.value.waiting}
+    assert places["sender"] == "run"
+    assert "story" in places.values()
+
+
+@pytest.mark.parametrize("back", [-3600, -3600.0, timedelta(hours=-1)])
+def test_a_clock_can_be_set_back_by_a_number_too(back: float | timedelta) -> None:
+    with VirtualTime() as time:
+        before = time.clock.now()
+        time.clock.jump(back)
+        assert before - time.clock.now() == timedelta(hours=1)

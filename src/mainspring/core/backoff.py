@@ -2,7 +2,8 @@
 
 One curve serves all: the wait starts at `initial`, grows by `increment` and by `multiplier` with each further failure,
 and never passes `cap`. Fixed, linear and exponential waits are names for settings of it, so that a stored curve is
-five numbers. Jitter comes from a roll that the caller draws: replicas that fail together must not return together.
+five numbers. Jitter comes from a roll that the caller draws: replicas that fail together must not return together, and
+least of all at the cap, where long outages lead. So the steady wait stays as far below the cap as jitter reaches.
 """
 
 from datetime import timedelta
@@ -29,7 +30,9 @@ class Backoff(Struct, frozen=True, kw_only=True):
         problems = [
             problem
             for problem, wrong in (
+                ("a wait cannot be negative", min(self.initial, self.increment) < timedelta(0)),
                 ("the initial wait is longer than the cap", self.initial > self.cap),
+                ("the cap is longer than a century", self.cap > LONGEST),
                 ("the multiplier must be at least 1: a wait does not shrink", not 1 <= self.multiplier < float("inf")),
                 ("jitter is a share of the wait, from 0 to 1", not 0 <= self.jitter <= 1),
                 ("a wait of zero never grows by multiplying", self.multiplier > 1 and not self.initial),
@@ -60,10 +63,11 @@ class Backoff(Struct, frozen=True, kw_only=True):
 
     def delay(self, failures: int, roll: float) -> timedelta:
         """Return the wait after this many failures in a row, at least 1; `roll` is drawn evenly from 0 to 1."""
-        cap = self.cap.total_seconds()
-        start = (self.initial + self.increment * (failures - 1)).total_seconds()
+        highest = self.cap.total_seconds() / (1 + self.jitter)
+        further = failures - 1
+        start = self.initial.total_seconds() + self.increment.total_seconds() * further
         try:
-            steady = min(cap, start * self.multiplier ** (failures - 1))
+            steady = min(highest, start * self.multiplier**further)
         except OverflowError:
-            steady = cap
-        return timedelta(seconds=min(cap, steady * (1 + self.jitter * (2 * roll - 1))))
+            steady = highest
+        return min(self.cap, timedelta(seconds=steady * (1 + self.jitter * (2 * roll - 1))))

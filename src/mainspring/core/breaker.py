@@ -1,12 +1,12 @@
 """A task's circuit breaker, as values: when its jobs may run, and what their ends do to it.
 
 Closed, it lets everything through and counts failures in a row. At the threshold it opens and lets nothing through
-for the cooldown. Then it is half open: exactly one run, the probe, goes through, and its verdict closes or opens the
+for the cooldown. Then it is half open: exactly one attempt, the probe, goes through, and its verdict closes or opens the
 breaker again. An end that is no verdict (lost, snoozed, cancelled) frees the probe's place for another.
 
-Every change of phase begins a new term, and an end counts only in the term in which its run was let through: a late
+Every change of phase begins a new term, and an end counts only in the term in which its attempt was let through: a late
 failure from before the breaker opened cannot fail the probe. Who asks does not matter, since the state is a value
-that a store keeps; of two that ask at once, the one whose write is refused asks again.
+that a store keeps, with a revision: of two that ask at once, the one whose revision is no longer true asks again.
 """
 
 from dataclasses import dataclass
@@ -47,8 +47,8 @@ class Phase(StrEnum):
     HALF_OPEN = "half_open"
 
 
-class Run(NamedTuple):
-    """One execution, by what no other shares: the job and the lease it runs under."""
+class Attempt(NamedTuple):
+    """One execution of a job, by what no other shares: the job and the lease it runs under."""
 
     job: JobId
     lease: int
@@ -59,14 +59,15 @@ class Circuit(Struct, frozen=True, kw_only=True):
 
     phase: Phase = Phase.CLOSED
     term: int = 0
+    revision: int = 0
     failures: int = 0
     opened_at: datetime | None = None
-    probe: Run | None = None
+    probe: Attempt | None = None
     forced: bool = False
 
 
 class Pass(Struct, frozen=True, kw_only=True):
-    """The run may start. Its end is to be recorded with this term; `circuit` is to be kept if it changed."""
+    """The attempt may start. Its end is to be recorded with this term; `circuit` is to be kept if it changed."""
 
     circuit: Circuit
 
@@ -76,13 +77,13 @@ class Pass(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """The run may not start before `until`; None: not before the probe ends or an operator acts."""
+    """The attempt may not start before `until`; None: not before the probe ends or an operator acts."""
 
     until: datetime | None
 
 
 class Verdict(StrEnum):
-    """What the end of a run says about the task."""
+    """What the end of an attempt says about the task."""
 
     GOOD = "good"
     BAD = "bad"
@@ -98,8 +99,8 @@ def verdict(change: Change) -> Verdict:
     return Verdict.NONE
 
 
-def admit(rule: Breaker, circuit: Circuit, run: Run, now: datetime) -> Pass | Refusal:
-    """Say whether a run may start now."""
+def admit(rule: Breaker, circuit: Circuit, attempt: Attempt, now: datetime) -> Pass | Refusal:
+    """Say whether an attempt may start now."""
     match circuit.phase:
         case Phase.CLOSED:
             return Pass(circuit=circuit)
@@ -107,24 +108,24 @@ def admit(rule: Breaker, circuit: Circuit, run: Run, now: datetime) -> Pass | Re
             until = _cooled_down_at(rule, circuit)
             if until is None or now < until:
                 return Refusal(until=until)
-            return Pass(circuit=replace(_enter(circuit, Phase.HALF_OPEN), probe=run))
+            return Pass(circuit=replace(_enter(circuit, Phase.HALF_OPEN), probe=attempt))
         case Phase.HALF_OPEN:
-            # The same run may ask again: the answer to its first question can get lost.
-            if circuit.probe in (None, run):
-                return Pass(circuit=replace(circuit, probe=run))
-            return Refusal(until=None)
+            if circuit.probe is None:
+                return Pass(circuit=replace(circuit, probe=attempt, revision=circuit.revision + 1))
+            # The same attempt may ask again: the answer to its first question can get lost.
+            return Pass(circuit=circuit) if circuit.probe == attempt else Refusal(until=None)
         case _:
             assert_never(circuit.phase)
 
 
-def record(rule: Breaker, circuit: Circuit, run: Run, *, term: int, verdict: Verdict, now: datetime) -> Circuit:
-    """Take note of the end of a run that was let through in `term`; the same circuit back means nothing to write."""
+def record(rule: Breaker, circuit: Circuit, attempt: Attempt, *, term: int, verdict: Verdict, now: datetime) -> Circuit:
+    """Take note of the end of an attempt that was let through in `term`; the same circuit back means nothing to write."""
     if term != circuit.term or circuit.forced:
         return circuit
     match circuit.phase:
         case Phase.CLOSED:
             return _count(rule, circuit, verdict, now)
-        case Phase.HALF_OPEN if run == circuit.probe:
+        case Phase.HALF_OPEN if attempt == circuit.probe:
             return _judge(circuit, verdict, now)
         case _:
             return circuit
@@ -148,11 +149,11 @@ def _count(rule: Breaker, circuit: Circuit, verdict: Verdict, now: datetime) -> 
         case Verdict.NONE:
             return circuit
         case Verdict.GOOD:
-            return replace(circuit, failures=0) if circuit.failures else circuit
+            return replace(circuit, failures=0, revision=circuit.revision + 1) if circuit.failures else circuit
         case Verdict.BAD if circuit.failures + 1 >= rule.threshold:
             return _open(circuit, now)
         case Verdict.BAD:
-            return replace(circuit, failures=circuit.failures + 1)
+            return replace(circuit, failures=circuit.failures + 1, revision=circuit.revision + 1)
         case _:
             assert_never(verdict)
 
@@ -160,7 +161,7 @@ def _count(rule: Breaker, circuit: Circuit, verdict: Verdict, now: datetime) -> 
 def _judge(circuit: Circuit, verdict: Verdict, now: datetime) -> Circuit:
     match verdict:
         case Verdict.NONE:
-            return replace(circuit, probe=None)
+            return replace(circuit, probe=None, revision=circuit.revision + 1)
         case Verdict.GOOD:
             return _enter(circuit, Phase.CLOSED)
         case Verdict.BAD:
@@ -174,7 +175,7 @@ def _open(circuit: Circuit, now: datetime) -> Circuit:
 
 
 def _enter(circuit: Circuit, phase: Phase) -> Circuit:
-    return Circuit(phase=phase, term=circuit.term + 1)
+    return Circuit(phase=phase, term=circuit.term + 1, revision=circuit.revision + 1)
 
 
 def _cooled_down_at(rule: Breaker, circuit: Circuit) -> datetime | None:

@@ -23,7 +23,7 @@ class DeleteJob(Struct, frozen=True):
     """Forget it, unless it runs."""
 
 
-class ChangeJob(Struct, frozen=True, kw_only=True):
+class MoveJob(Struct, frozen=True, kw_only=True):
     """Give a waiting job another priority, queue or time; what is left out stays."""
 
     priority: int | None = None
@@ -33,6 +33,10 @@ class ChangeJob(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.priority is not None and not LOWEST_PRIORITY <= self.priority <= HIGHEST_PRIORITY:
             raise DeclarationError("priority", f"from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}, not {self.priority}")
+        if self.run_at is not None and self.run_at.tzinfo is None:
+            raise DeclarationError(
+                "run_at", f"{self.run_at} has no time zone; add tzinfo=UTC, or the zone it is meant in"
+            )
 
 
-Command: TypeAlias = CancelJob | RetryJob | DeleteJob | ChangeJob
+Command: TypeAlias = CancelJob | RetryJob | DeleteJob | MoveJob

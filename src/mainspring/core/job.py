@@ -1,7 +1,7 @@
 """A job, as far as the rules of its life need to know it.
 
-Everything that any node needs in order to decide is in the job itself: its limits, its retry policy, how long it is
-kept. Payload, result and history belong to the stores.
+Everything that any node needs in order to decide is in the job itself, as plain values that a store can keep: its
+limits, its backoff, how long it is kept. Payload, result and history belong to the stores.
 """
 
 from datetime import datetime, timedelta
@@ -11,8 +11,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from mainspring.core.backoff import Backoff
 from mainspring.core.names import Name
-from mainspring.core.retry import Retry
+from mainspring.duration import duration
 
 JobId = NewType("JobId", UUID)
 NodeId = NewType("NodeId", str)
@@ -51,28 +52,34 @@ class Retention(Struct, frozen=True, kw_only=True):
     succeeded: timedelta = timedelta(hours=24)
     failed: timedelta = timedelta(days=7)
 
+    def __post_init__(self) -> None:
+        duration(self.succeeded)
+        duration(self.failed)
+
 
 class Job(Struct, frozen=True, kw_only=True):
     """One durable call of a task.
 
     `attempt` counts executions from 1 and is raised when the job is claimed; `lease` grows with every claim and never
-    falls, so that it can fence what `attempt`, which may be given back, cannot. `losses` counts the attempts in a row
-    that were lost with their node.
+    falls, so that it can fence what `attempt`, which may be given back, cannot. `revision` grows with every change of
+    any kind: who decided on an older one decides again. `losses` counts the attempts in a row that were lost with
+    their node. `expires_at` is gone once the handler has run.
     """
 
     id: JobId
     task: Name
     state: State
     run_at: datetime
-    retry: Retry
+    backoff: Backoff
+    max_attempts: int
     queue: str = "default"
     priority: int = 50
     attempt: int = 0
-    max_attempts: int | None = None
     granted: int = 0
     losses: int = 0
     loss_limit: int = 3
     lease: int = 0
+    revision: int = 0
     expires_at: datetime | None = None
     retention: Retention = Retention()
     cancel_requested_at: datetime | None = None
@@ -82,9 +89,8 @@ class Job(Struct, frozen=True, kw_only=True):
 
     @property
     def attempts_allowed(self) -> int:
-        """The lower of the job's own limit and its policy's, and what operators granted on top."""
-        own = self.retry.max_attempts if self.max_attempts is None else self.max_attempts
-        return min(own, self.retry.max_attempts) + self.granted
+        """Its limit, and what operators granted on top."""
+        return self.max_attempts + self.granted
 
     @property
     def has_attempts_left(self) -> bool:

@@ -1,8 +1,11 @@
 """The life of a job: one table of legal steps, and the two functions that choose among them.
 
 `decide` says what becomes of a job when an attempt ends, `command` what an operator's word does to it. Both return a
-`Change`; stores apply changes and never choose them. What is not in `STEPS` cannot happen: it raises
+`Change`; stores apply changes and never choose them. What is not in `TRANSITIONS` cannot happen: it raises
 `IllegalTransition`. The diagram in the docs is drawn from the same table.
+
+A job that changes between the choice and the write is looked at again: a cancel that an operator asks for while an
+attempt is ending must not be undone by that end.
 """
 
 from collections.abc import Iterable
@@ -13,7 +16,7 @@ from typing import Final, NamedTuple, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core.command import CancelJob, ChangeJob, Command, DeleteJob, RetryJob
+from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
 from mainspring.core.job import FINISHED, WAITING, Cause, Claim, Job, NodeId, State
 from mainspring.core.outcome import (
     Deferred,
@@ -44,11 +47,11 @@ class Event(StrEnum):
     CANCEL_REQUESTED = "cancel_requested"
     CANCELLED = "cancelled"
     RETRIED = "retried"
-    CHANGED = "changed"
+    MOVED = "moved"
     DELETED = "deleted"
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """One legal step. No source: the job is new. No target: it is gone."""
 
     source: State | None
@@ -57,36 +60,41 @@ class Step(NamedTuple):
     when: str
 
 
-def _from(sources: Iterable[State], event: Event, target: State | None, when: str) -> list[Step]:
-    return [Step(source, event, target, when) for source in sources]
+def _from(sources: Iterable[State], event: Event, target: State | None, when: str) -> list[Transition]:
+    return [Transition(source, event, target, when) for source in sources]
 
 
-STEPS: Final[tuple[Step, ...]] = (
-    Step(None, Event.ENQUEUED, State.READY, "enqueued, due at once"),
-    Step(None, Event.DELAYED, State.SCHEDULED, "enqueued for later"),
+TRANSITIONS: Final[tuple[Transition, ...]] = (
+    Transition(None, Event.ENQUEUED, State.READY, "enqueued, due at once"),
+    Transition(None, Event.DELAYED, State.SCHEDULED, "enqueued for later"),
     *_from(WAITING, Event.CLAIMED, State.RUNNING, "a node claims it: attempt and lease go up by one"),
-    Step(State.RUNNING, Event.SUCCEEDED, State.SUCCEEDED, "the handler returned"),
-    Step(State.RUNNING, Event.WILL_RETRY, State.RETRYING, "it raised or timed out, and attempts are left"),
-    Step(State.RUNNING, Event.LOST, State.READY, "lost with its node, and attempts are left"),
-    Step(State.RUNNING, Event.GIVEN_BACK, State.READY, "the node is shutting down, or never learnt of its claim"),
-    Step(State.RUNNING, Event.SNOOZED, State.SCHEDULED, "it snoozed itself, or host or breaker said not now"),
-    Step(State.RUNNING, Event.FAILED, State.FAILED, "no attempts left, not retryable, poison, expired or unknown task"),
-    Step(State.RUNNING, Event.CANCEL_REQUESTED, State.RUNNING, "an operator asks it to stop"),
-    Step(State.RUNNING, Event.CANCELLED, State.CANCELLED, "it was asked to stop, and ended without success"),
+    Transition(State.RUNNING, Event.SUCCEEDED, State.SUCCEEDED, "the handler returned"),
+    Transition(State.RUNNING, Event.WILL_RETRY, State.RETRYING, "it raised or timed out, and attempts are left"),
+    Transition(State.RUNNING, Event.LOST, State.READY, "lost with its node, and attempts are left"),
+    Transition(State.RUNNING, Event.GIVEN_BACK, State.READY, "the node is shutting down, or never learnt of its claim"),
+    Transition(State.RUNNING, Event.SNOOZED, State.SCHEDULED, "it snoozed itself, or host or breaker said not now"),
+    Transition(
+        State.RUNNING, Event.FAILED, State.FAILED, "no attempts left, not retryable, poison, expired or unknown task"
+    ),
+    Transition(State.RUNNING, Event.CANCEL_REQUESTED, State.RUNNING, "an operator asks it to stop"),
+    Transition(State.RUNNING, Event.CANCELLED, State.CANCELLED, "it was asked to stop, and ended without success"),
     *_from(WAITING, Event.CANCELLED, State.CANCELLED, "an operator cancels it before it runs"),
     *_from([State.FAILED, State.CANCELLED], Event.RETRIED, State.READY, "an operator retries it: one more attempt"),
-    *(Step(state, Event.CHANGED, state, "an operator changes its priority, queue or time") for state in WAITING),
+    *(
+        Transition(state, Event.MOVED, state, "an operator moves it to another priority, queue or time")
+        for state in WAITING
+    ),
     *_from(WAITING + FINISHED, Event.DELETED, None, "an operator or the pruner deletes it"),
 )
 
 NEW: Final = "new"
 GONE: Final = "gone"
 
-_TARGETS: Final = {(step.source, step.event): step.target for step in STEPS}
-_AIMS: Final = {step.event: step.target for step in STEPS}
+_TARGETS: Final = {(one.source, one.event): one.target for one in TRANSITIONS}
+_AIMS: Final = {one.event: one.target for one in TRANSITIONS}
 _ADVICE: Final[dict[tuple[State | None, Event], str]] = {
     (State.RUNNING, Event.DELETED): "it is running; cancel it first",
-    (State.RUNNING, Event.CHANGED): "it is running; what it waits for no longer matters",
+    (State.RUNNING, Event.MOVED): "it is running; what it waits for no longer matters",
     (State.RUNNING, Event.RETRIED): "it is running already",
     (State.SUCCEEDED, Event.RETRIED): "it succeeded; enqueue a new one to run it again",
 }
@@ -97,15 +105,23 @@ def target(source: State | None, event: Event) -> State | None:
     try:
         return _TARGETS[source, event]
     except KeyError:
-        aim = source if event is Event.CHANGED else _AIMS[event]
+        aim = source if event is Event.MOVED else _AIMS[event]
         raise IllegalTransition(source or NEW, aim or GONE, _ADVICE.get((source, event), "")) from None
 
 
-class Change(Struct, frozen=True, kw_only=True):
-    """A guarded write: applied whole while the job is still as `before` says, else refused whole.
+class Fit(StrEnum):
+    """Whether a change may be written to a job as it is now."""
 
-    The guard is the job's id, state and lease, and for the end of an attempt also the node that holds the lease.
-    No `after` means that the job is deleted. `outcome` brings the result or the error that is kept with the job.
+    FITS = "fits"
+    STALE = "stale"  # the job has changed since; look at it and decide again
+    REFUSED = "refused"  # the attempt is no longer the node's to end; nothing it says counts
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A guarded write: applied whole while the job is still as `before` says, else not at all.
+
+    The end of an attempt also needs the lease that it ran under, in the hands of `node`. No `after` means that the job
+    is deleted. `outcome` brings the result or the error that is kept with the job.
     """
 
     event: Event
@@ -114,10 +130,12 @@ class Change(Struct, frozen=True, kw_only=True):
     node: NodeId | None = None
     outcome: Outcome | None = None
 
-    def fits(self, job: Job, holder: NodeId | None) -> bool:
-        """Say whether the guard holds for the job as it is now, held by `holder`."""
-        same = (job.id, job.state, job.lease) == (self.before.id, self.before.state, self.before.lease)
-        return same and self.node in (None, holder)
+    def fit(self, job: Job, holder: NodeId | None) -> Fit:
+        """Hold the change against the job as it is now, and whoever holds its lease."""
+        ends_an_attempt = self.node is not None
+        if ends_an_attempt and (job.lease, job.state, holder) != (self.before.lease, State.RUNNING, self.node):
+            return Fit.REFUSED
+        return Fit.FITS if job.revision == self.before.revision else Fit.STALE
 
 
 def first_state(run_at: datetime, now: datetime) -> State:
@@ -128,14 +146,19 @@ def first_state(run_at: datetime, now: datetime) -> State:
 def claim(job: Job, node: NodeId) -> Claim:
     """Give a node the right to run a job. Both counts must be durable before the handler starts."""
     target(job.state, Event.CLAIMED)
-    running = replace(job, state=State.RUNNING, attempt=job.attempt + 1, lease=job.lease + 1)
+    running = replace(job, state=State.RUNNING, attempt=job.attempt + 1, lease=job.lease + 1, revision=job.revision + 1)
     return Claim(job=running, node=node)
+
+
+def is_expired(job: Job, now: datetime) -> bool:
+    """Say whether a job that comes up now is no longer wanted. Once its handler has run it does not expire."""
+    return job.expires_at is not None and job.expires_at <= now
 
 
 def decide(claim: Claim, outcome: Outcome, now: datetime, roll: float) -> Change:
     """Choose what becomes of a job when its attempt ends; `roll` is drawn evenly from 0 to 1."""
     event, after = _after(claim.job, outcome, now, roll)
-    return Change(event=event, before=claim.job, after=after, node=claim.node, outcome=outcome)
+    return Change(event=event, before=claim.job, after=_revised(after), node=claim.node, outcome=outcome)
 
 
 def _after(job: Job, outcome: Outcome, now: datetime, roll: float) -> tuple[Event, Job]:
@@ -149,14 +172,14 @@ def _after(job: Job, outcome: Outcome, now: datetime, roll: float) -> tuple[Even
         case Raised() if not job.has_attempts_left:
             return _finish(job, Event.FAILED, now, Cause.EXHAUSTED)
         case Raised(retry_in=asked):
-            delay = job.retry.backoff.delay(job.attempt, roll) if asked is None else asked
-            return _wait(replace(job, losses=0), Event.WILL_RETRY, now + delay)
+            delay = job.backoff.delay(job.attempt, roll) if asked is None else asked
+            return _wait(replace(job, losses=0, expires_at=None), Event.WILL_RETRY, now + delay)
         case Lost():
-            return _lose(replace(job, losses=job.losses + 1), now)
+            return _lose(replace(job, losses=job.losses + 1, expires_at=None), now)
         # From here on the attempt does not count. A handler that snoozed has shown that it does not kill its worker;
         # one that was never called, or was cut short, has shown nothing and keeps its losses.
         case Snoozed(delay=delay):
-            return _wait(replace(_given_back(job), losses=0), Event.SNOOZED, now + delay)
+            return _wait(replace(_given_back(job), losses=0, expires_at=None), Event.SNOOZED, now + delay)
         case Deferred(delay=delay):
             return _wait(_given_back(job), Event.SNOOZED, now + delay)
         case Interrupted():
@@ -172,7 +195,7 @@ def _after(job: Job, outcome: Outcome, now: datetime, roll: float) -> tuple[Even
 def command(job: Job, command: Command, now: datetime) -> Change:
     """Choose what an operator's command does to a job, or raise `IllegalTransition`."""
     event, after = _obeyed(job, command, now)
-    return Change(event=event, before=job, after=after)
+    return Change(event=event, before=job, after=_revised(after) if after else None)
 
 
 def _obeyed(job: Job, command: Command, now: datetime) -> tuple[Event, Job | None]:
@@ -183,13 +206,13 @@ def _obeyed(job: Job, command: Command, now: datetime) -> tuple[Event, Job | Non
             return _finish(job, Event.CANCELLED, now)
         case RetryJob():
             return _wait(_granted_another(job), Event.RETRIED, now)
-        case ChangeJob(priority=priority, queue=queue, run_at=run_at):
+        case MoveJob(priority=priority, queue=queue, run_at=run_at):
             changed = replace(
                 job,
                 priority=job.priority if priority is None else priority,
                 queue=job.queue if queue is None else queue,
             )
-            return _wait(changed, Event.CHANGED, run_at or job.run_at)
+            return _wait(changed, Event.MOVED, run_at or job.run_at)
         case DeleteJob():
             target(job.state, Event.DELETED)
             return Event.DELETED, None
@@ -209,6 +232,10 @@ def _granted_another(job: Job) -> Job:
         keep_until=None,
         cause=None,
     )
+
+
+def _revised(job: Job) -> Job:
+    return replace(job, revision=job.revision + 1)
 
 
 def _lose(job: Job, now: datetime) -> tuple[Event, Job]:

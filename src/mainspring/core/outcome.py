@@ -1,5 +1,6 @@
 """What an attempt came to, and what a handler may raise to say so itself."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -95,13 +96,30 @@ Outcome: TypeAlias = Succeeded | Raised | Snoozed | Deferred | Interrupted | Los
 
 
 def outcome_of(raised: BaseException, error: AttemptError, retry: Retry) -> Outcome:
-    """Read what a handler raised: its own signal if it is one, else what the policy thinks of its class."""
-    match raised:
-        case Snooze():
-            return Snoozed(delay=raised.delay, reason=raised.reason)
-        case RetryIn():
-            return Raised(error=error, retry_in=raised.delay)
-        case Fail():
-            return Raised(error=error, retryable=False)
-        case _:
-            return Raised(error=error, retryable=retry.wants(raised))
+    """Read what a handler raised: its own signals if there are any, else what the policy thinks of its class.
+
+    A group speaks with the voices of all its members: for a snooze all must have snoozed, for a retry all must be worth
+    one, and the longest delay that any of them asked for holds. Whoever was cancelled by the node was interrupted and
+    did not raise; that has to be told apart before.
+    """
+    members = list(_members(raised))
+    snoozes = [member for member in members if isinstance(member, Snooze)]
+    if len(snoozes) == len(members):
+        longest = max(snoozes, key=lambda snooze: snooze.delay)
+        return Snoozed(delay=longest.delay, reason=longest.reason)
+    if not all(isinstance(member, RetryIn | Snooze) or _worth_it(member, retry) for member in members):
+        return Raised(error=error, retryable=False)
+    asked = max((member.delay for member in members if isinstance(member, RetryIn | Snooze)), default=None)
+    return Raised(error=error, retry_in=asked)
+
+
+def _worth_it(member: BaseException, retry: Retry) -> bool:
+    return not isinstance(member, Fail) and retry.wants(member)
+
+
+def _members(raised: BaseException) -> Iterator[BaseException]:
+    if not isinstance(raised, BaseExceptionGroup):
+        yield raised
+        return
+    for member in raised.exceptions:
+        yield from _members(member)

@@ -1,8 +1,8 @@
 """Whether an attempt that raised gets another, and when.
 
 A policy is a number of attempts, a backoff between them, and the classes of exceptions that are worth another try.
-The number and the backoff are kept with the job; the classes stay in the program, because only the node that caught
-an exception can tell its class.
+It belongs to the task. A job keeps the number and the backoff; the classes stay in the program, because only the node
+that caught an exception can tell its class.
 """
 
 from msgspec import Struct
@@ -81,6 +81,14 @@ class Retry(Struct, frozen=True, kw_only=True):
         """Try again after a wait that doubles: the default of every task, with 6 attempts from 1 s up to 15 min."""
         backoff = Backoff.exponential(initial, multiplier=multiplier, cap=cap, jitter=jitter)
         return cls(max_attempts=max_attempts, backoff=backoff, retry_on=retry_on, fail_on=fail_on)
+
+    def limit(self, own: int | None) -> int:
+        """Return how many attempts a job gets that brings a limit of its own, or none: the lower of the two."""
+        if own is None:
+            return self.max_attempts
+        if own < 1:
+            raise DeclarationError("max_attempts", f"it counts the first execution too: at least 1, not {own}")
+        return min(own, self.max_attempts)
 
     def wants(self, error: BaseException) -> bool:
         """Say whether this error is worth another attempt: the class nearest to it that either list names decides."""

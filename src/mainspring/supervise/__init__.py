@@ -19,7 +19,7 @@ from mainspring.supervise.listener import (
     Stopped,
     log_failures,
 )
-from mainspring.supervise.notify import Interval, Notifier, every
+from mainspring.supervise.notify import Interval, Notifier, Wake, every
 from mainspring.supervise.pacing import NO_PAUSE, Pacing
 from mainspring.supervise.service import Service
 from mainspring.supervise.stop import Stop
@@ -52,6 +52,7 @@ __all__ = [
     "Stopped",
     "TaskEnd",
     "TaskSet",
+    "Wake",
     "every",
     "log_failures",
 ]

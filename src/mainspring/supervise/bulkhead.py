@@ -17,8 +17,8 @@ class Lane(Line):
     """A number of places, given out in the order in which they are asked for."""
 
     def __init__(self, places: int) -> None:
-        if places < 1:
-            raise DeclarationError("Lane", f"it needs at least one place, not {places}")
+        if not isinstance(places, int) or places < 1:
+            raise DeclarationError("Lane", f"it needs a number of places, at least one, not {places!r}")
         super().__init__()
         self.free = places
 
@@ -38,6 +38,9 @@ class Bulkhead:
     """The lanes that a service may use, best first: `Bulkhead()`, `Bulkhead(shared)`, `Bulkhead(shared, guaranteed)`."""
 
     def __init__(self, *lanes: Lane) -> None:
+        for lane in lanes:
+            if not isinstance(lane, Lane):
+                raise DeclarationError("Bulkhead", f"it is made of lanes, not {lane!r}; write Bulkhead(Lane(2))")
         self._lanes = lanes
 
     @asynccontextmanager
@@ -45,7 +48,7 @@ class Bulkhead:
         """Hold a place for as long as the context lasts; False if the word to stop came first."""
         lane = await self._enter(stop)
         try:
-            yield not stop.is_set
+            yield not stop.is_set()
         finally:
             if lane:
                 lane.give_back()

@@ -1,7 +1,7 @@
 """What a service tells of itself, and the two listeners that come with it.
 
 A listener is any callable that takes an event. Listeners are called in order, from within the service's loop: they
-must be quick. One that raises is logged and counted; the others and the service go on.
+must be quick. One that raises is logged and counted; the others and the service go on, and it is called again.
 """
 
 import logging
@@ -72,23 +72,19 @@ ServiceEvent: TypeAlias = Started | Stopped | Executing | Completed | Failed | I
 Listener: TypeAlias = Callable[[ServiceEvent], None]
 
 log: Final = logging.getLogger("mainspring.supervise")
-_LOUD_FROM: Final = 4  # the first few failures in a row are what backoff is for; after that a person should know
 
 
 def log_failures(event: ServiceEvent) -> None:
-    """Write failures to the log: at debug for the first three in a row, then as warnings. The default listener."""
-    match event:
-        case Failed() if event.backoff is not None:  # one that dies of it tells its owner, who logs it
-            level = logging.WARNING if event.failures >= _LOUD_FROM else logging.DEBUG
-            text = "%s failed (%d in a row), again in %.3g s: %r"
-            log.log(level, text, event.service, event.failures, event.backoff, event.error, exc_info=event.error)
-        case _:
-            pass
+    """Write failures to the log, as warnings, the first in a row with its traceback. The default listener."""
+    if isinstance(event, Failed) and event.backoff is not None:  # one that dies of it tells its owner, who logs it
+        text = "%s failed (%d in a row), again in %.3g s: %r"
+        trace = event.error if event.failures == 1 else None
+        log.warning(text, event.service, event.failures, event.backoff, event.error, exc_info=trace)
 
 
 @dataclass(slots=True)
 class Stats:
-    """Counts for one service or for several together, since it was made or last reset."""
+    """Counts for one service, or for several together, since it was made."""
 
     executions: int = 0
     idle: int = 0

@@ -7,23 +7,25 @@ one only, so that many become one. A step that starts answers every notification
 import asyncio
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from mainspring.duration import Duration, seconds
-from mainspring.errors import BadDuration
+from mainspring.errors import BadDuration, DeclarationError
 from mainspring.supervise.lines import Line, Waiter, first_of
 from mainspring.supervise.pacing import Wait
 from mainspring.supervise.stop import Stop
 
 
 class Notifier(Line):
-    """Wakes one of the services that wait for it. `notify_one` may be called from any thread."""
+    """Wakes one of the services that wait for it, on one event loop. `notify_one` may be called from any thread."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._permit = False
         self._lock = threading.Lock()
+        self._permit = False
+        self._on_their_way = 0  # from other threads, to the loop
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None  # where services wait: the loop, its thread
 
     def notify_one(self) -> None:
@@ -33,15 +35,14 @@ class Notifier(Line):
             if home is None:
                 self._permit = True
                 return
-        loop, thread = home
-        if thread == threading.get_ident():
-            self._wake()
-            return
-        try:
-            loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:  # that loop is closed; whoever waits on the next one finds the permit
-            with self._lock:
-                self._permit = True
+            loop, thread = home
+            if thread != threading.get_ident():
+                self._on_their_way += 1
+                # A loop that is closed, or closes before it gets there, leaves it for `join` to find.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._arrive)
+                return
+        self._wake()
 
     def take(self) -> bool:
         """Take the stored permit, if there is one."""
@@ -51,12 +52,29 @@ class Notifier(Line):
 
     def join(self, waiter: Waiter) -> None:
         with self._lock:
-            self._home = waiter.get_loop(), threading.get_ident()
+            self._settle_down(waiter.get_loop())
         super().join(waiter)
         if self.take():  # a thread may have notified since the service last looked
             self._wake()
 
     def give_back(self) -> None:
+        self._wake()
+
+    def _settle_down(self, loop: asyncio.AbstractEventLoop) -> None:
+        before = self._home[0] if self._home else loop
+        if before is not loop:
+            if self._waiting and not before.is_closed():
+                raise DeclarationError("Notifier", "services on another event loop wait for it; give each loop its own")
+            self._waiting.clear()
+            self._permit = self._permit or self._on_their_way > 0
+            self._on_their_way = 0
+        self._home = loop, threading.get_ident()
+
+    def _arrive(self) -> None:
+        with self._lock:
+            if not self._on_their_way:  # found by `join` on another loop
+                return
+            self._on_their_way -= 1
         self._wake()
 
     def _wake(self) -> None:
@@ -97,14 +115,20 @@ class Wakes:
         now = asyncio.get_running_loop().time()
         until = None if wait.seconds is None else now + wait.seconds
         if not wait.wakeable:
-            caller = await first_of([stop], until=until)
-        elif self._take_all(now):
-            caller = await first_of([stop], until=now)  # one turn of the loop, for the others
-        else:
-            times = [*self._due.values(), *([] if until is None else [until])]
-            caller = await first_of([stop, *self._notifiers], until=min(times, default=None))
+            await first_of([stop], until=until)
+            return
+        if self._take_all(now):
+            await first_of([stop], until=now)  # one turn of the loop, for the others
+            return
+        times = [*self._due.values(), *([] if until is None else [until])]
+        end = min(times, default=None)
+        caller = await first_of([stop, *self._notifiers], until=end)
         if isinstance(caller, Notifier):
             self._taken.append(caller)
+        elif caller is None and end is not None:
+            # Some loops let timers fire a little early. The time has come all the same: an interval that were still
+            # due would wake the service again at once.
+            self._take_all(end)
 
     def answer(self) -> None:
         """Note that a step starts now: it sees whatever any of these told of."""

@@ -7,10 +7,11 @@ no other service notices.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Final, Literal, TypeAlias
 
 from mainspring.core.backoff import Backoff
+from mainspring.errors import DeclarationError
 from mainspring.supervise.bulkhead import Bulkhead
 from mainspring.supervise.directive import Directive, Idle, Proceed, Sleep
 from mainspring.supervise.listener import (
@@ -26,12 +27,14 @@ from mainspring.supervise.listener import (
     log,
     log_failures,
 )
-from mainspring.supervise.notify import Wake, Wakes
+from mainspring.supervise.notify import Interval, Notifier, Wake, Wakes
 from mainspring.supervise.pacing import Pacing, Rhythm, Wait, Why
 from mainspring.supervise.stop import Stop
 
 Step: TypeAlias = Callable[[], Awaitable[Directive]]
 
+DEFAULT_PACING: Final = Pacing()
+UNLIMITED: Final = Bulkhead()
 DEFAULT_BACKOFF: Final = Backoff.exponential("100ms", cap="30s", jitter=0.3)
 
 
@@ -45,8 +48,8 @@ class Service:
         *,
         wake: Iterable[Wake] = (),
         start_idle: bool = False,
-        pacing: Pacing | None = None,
-        bulkhead: Bulkhead | None = None,
+        pacing: Pacing = DEFAULT_PACING,
+        bulkhead: Bulkhead = UNLIMITED,
         backoff: Backoff = DEFAULT_BACKOFF,
         listeners: Iterable[Listener] = (log_failures,),
         on_panic: Literal["retry", "propagate"] = "retry",
@@ -55,14 +58,33 @@ class Service:
         self.name = name
         self.listener_errors = 0
         self._step = step
-        self._wake = tuple(wake)
+        self._wake: tuple[Wake, ...] = _each(wake)
         self._first = Wait(Why.IDLE, None, wakeable=True) if start_idle else Wait(Why.START, 0)
-        self._pacing = pacing or Pacing()
-        self._bulkhead = bulkhead or Bulkhead()
+        self._pacing = pacing
+        self._bulkhead = bulkhead
         self._backoff = backoff
-        self._listeners = tuple(listeners)
-        self._propagate = on_panic == "propagate"
+        self._listeners: tuple[Listener, ...] = _each(listeners)
+        self._on_panic = on_panic
         self._roll = roll
+        if problems := [problem for fits, problem in self._requirements() if not fits]:
+            raise DeclarationError(f"service {name!r}", "; ".join(problems))
+
+    def _requirements(self) -> Iterator[tuple[bool, str]]:
+        """What a type checker would say, for those who have none: a wrong argument would fail only when it is needed."""
+        yield (
+            callable(self._step),
+            f"the step must be an async function, not {self._step!r}; pass it without calling it",
+        )
+        yield isinstance(self._pacing, Pacing), "pacing takes a Pacing; write Pacing(active_interval=0.1)"
+        yield isinstance(self._bulkhead, Bulkhead), "bulkhead takes a Bulkhead; write Bulkhead(lane)"
+        yield isinstance(self._backoff, Backoff), "backoff takes a Backoff; write Backoff.fixed(5)"
+        yield self._on_panic in {"retry", "propagate"}, f"on_panic is 'retry' or 'propagate', not {self._on_panic!r}"
+        for wake in self._wake:
+            fits = isinstance(wake, Notifier | Interval)
+            yield fits, f"wake takes notifiers and intervals, not {wake!r}; write wake=[mail, every('30s')]"
+        for listener in self._listeners:
+            fits = callable(listener) and not isinstance(listener, type)
+            yield fits, f"a listener is a function or an object that can be called, not {listener!r}"
 
     async def run(self, stop: Stop) -> None:
         """Go on until stopped. A step that is under way then may finish; cancel the task to cut it short."""
@@ -72,7 +94,7 @@ class Service:
         cancels = _cancels()
         self._tell(Started(service=self.name))
         try:
-            while not stop.is_set:
+            while not stop.is_set():
                 self._tell_of(wait)
                 await wakes.rest(wait, stop)
                 async with self._bulkhead.place(stop) as admitted:
@@ -89,22 +111,29 @@ class Service:
         self._tell(Executing(service=self.name))
         began = loop.time()
         try:
-            directive = _checked(await self._step())
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it is, it is told and retried
-            # A cancellation that is not our own is the step's error: it awaited what someone else cancelled.
-            _end_if_cancelled(since=cancels)
-            return self._failed(error, loop.time() - began, rhythm)
-        _end_if_cancelled(since=cancels)
+            directive = _checked(await _awaitable(self._step()))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            cancelled = _cancels() > cancels
+            if cancelled and isinstance(error, asyncio.CancelledError):
+                raise
+            return self._failed(error, loop.time() - began, rhythm, last=cancelled or self._on_panic == "propagate")
         self._tell(Completed(service=self.name, seconds=loop.time() - began, directive=directive))
+        if _cancels() > cancels:  # the step made something else of being cancelled; our owner's word holds
+            raise asyncio.CancelledError
         return rhythm.completed(directive)
 
-    def _failed(self, error: BaseException, took: float, rhythm: Rhythm) -> Wait:
+    def _failed(self, error: BaseException, took: float, rhythm: Rhythm, *, last: bool) -> Wait:
         wait = rhythm.failed(self._roll())
-        backoff = None if self._propagate else wait.seconds
+        backoff = None if last else wait.seconds
         self._tell(Failed(service=self.name, seconds=took, error=error, failures=rhythm.failures, backoff=backoff))
-        if self._propagate:
+        if not last:
+            return wait
+        if not isinstance(error, asyncio.CancelledError):
             raise error
-        return wait
+        # Not our own: raised as it is, it would make our end look like one that our owner asked for.
+        raise RuntimeError("the step awaited something that someone else cancelled") from error
 
     def _tell_of(self, wait: Wait) -> None:
         if wait.why is Why.IDLE:
@@ -118,19 +147,24 @@ class Service:
                 listener(event)
             except Exception:  # noqa: BLE001 - whatever a listener raises is its own affair: counted and logged
                 self.listener_errors += 1
-                log.exception("a listener of %s raised on %r; it goes on without it", self.name, event)
+                log.exception("a listener of %s raised on %r; the service goes on", self.name, event)
+
+
+def _each(given: object) -> tuple[Any, ...]:
+    """Read several of something; a single one is kept as it is, for `_requirements` to talk about."""
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+
+
+def _awaitable(result: object) -> Awaitable[object]:
+    if isinstance(result, Awaitable):
+        return result
+    raise TypeError(f"the step is no async function: calling it returned {result!r}")
 
 
 def _checked(directive: object) -> Directive:
     if isinstance(directive, Proceed | Idle | Sleep):
         return directive
     raise TypeError(f"the step returned {directive!r}; it must return Proceed(), Idle() or Sleep(time)")
-
-
-def _end_if_cancelled(*, since: int) -> None:
-    """End with our task if someone has cancelled it, whatever the step made of that."""
-    if _cancels() > since:
-        raise asyncio.CancelledError
 
 
 def _cancels() -> int:

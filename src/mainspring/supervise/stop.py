@@ -8,10 +8,13 @@ class Stop(Line):
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_set = False
+        self._set = False
+
+    def is_set(self) -> bool:
+        return self._set
 
     def set(self) -> None:
-        self.is_set = True
+        self._set = True
         while self.call_first():
             pass
 
@@ -20,7 +23,7 @@ class Stop(Line):
 
     def join(self, waiter: Waiter) -> None:
         super().join(waiter)
-        if self.is_set:
+        if self._set:
             self.call_first()
 
     def give_back(self) -> None:

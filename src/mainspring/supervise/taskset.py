@@ -5,18 +5,21 @@ than waited for without end. Nothing started here is ever detached: each task ap
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError, NameTaken, ShuttingDown
 from mainspring.supervise.listener import log
 from mainspring.supervise.service import Service
 from mainspring.supervise.stop import Stop
+
+REMEMBERED: Final = 1000  # ends that are kept for the report; a node that lives for years spawns more
 
 
 class Ending(StrEnum):
@@ -46,8 +49,10 @@ class TaskSet:
     def __init__(self, *, on_end: Callable[[TaskEnd], None] | None = None) -> None:
         self.stop = Stop()
         self._on_end = on_end
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._ended: list[TaskEnd] = []
+        self._running: dict[str, asyncio.Task[object]] = {}
+        self._cancelled: set[asyncio.Task[object]] = set()
+        self._ended: deque[TaskEnd] = deque(maxlen=REMEMBERED)
+        self._home: asyncio.AbstractEventLoop | None = None
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -58,34 +63,52 @@ class TaskSet:
         """Run a service until the set is told to stop."""
         self.spawn(service.name, service.run(self.stop))
 
-    def spawn(self, name: str, work: Coroutine[object, object, None]) -> None:
+    def spawn(self, name: str, work: Coroutine[Any, Any, object]) -> None:
         """Run any coroutine as a task of this set. It is expected to end once `stop` is set."""
-        refusal = ShuttingDown(name) if self.stop.is_set else NameTaken(name) if name in self._running else None
-        if refusal:
-            work.close()
-            raise refusal
+        try:
+            self._check(name)
+        except BaseException:
+            work.close()  # it will never be awaited, and Python would complain of that instead
+            raise
         task = asyncio.create_task(work, name=name)
         self._running[name] = task
         task.add_done_callback(partial(self._note_end, name))
 
+    def _check(self, name: str) -> None:
+        self._stay_home()
+        if self.stop.is_set():
+            raise ShuttingDown(name)
+        if name in self._running:
+            raise NameTaken(name)
+
+    def _stay_home(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._running and self._home is not loop:
+            raise DeclarationError("TaskSet", "its tasks run on another event loop; start and end them on the same one")
+        self._home = loop
+
     async def shutdown(self, *, grace: Duration = "10s", deadline: Duration = "15s") -> tuple[TaskEnd, ...]:
         """Tell all to stop; cancel who is still there after `grace`, abandon who is still there at `deadline`.
 
-        Returns how each task of the set ended, also those that ended before, in the order in which they ended.
+        Returns how each task of the set ended, in the order in which they ended; of those that had ended before, the
+        last thousand. A task of the set may call this: it is not waited for.
         """
+        self._stay_home()
         if seconds(grace) > seconds(deadline):
             raise DeclarationError("shutdown", "the grace time is longer than the deadline")
         self.stop.set()
         began = asyncio.get_running_loop().time()
         cancelled = await self._gone_by(began + seconds(grace))
-        for task in self._running.values():
+        for task in self._others():
+            self._cancelled.add(task)
             task.cancel()
         # Who cancels the shutdown itself ends the grace time and no more: nobody is left behind before the deadline.
         while again := await self._gone_by(began + seconds(deadline)):
             cancelled = again
-        abandoned = tuple(TaskEnd(name=name, ending=Ending.ABANDONED) for name in self._running)
+        abandoned = [TaskEnd(name=task.get_name(), ending=Ending.ABANDONED) for task in self._others()]
         for end in abandoned:
-            log.error("%s did not end within %s of being told to; abandoned", end.name, deadline)
+            # asyncio.run() waits for it without end; a program that wants to leave all the same calls os._exit().
+            log.error("%s did not end within %s although it was cancelled; abandoned", end.name, deadline)
         if cancelled:
             raise cancelled
         return (*self._ended, *abandoned)
@@ -101,16 +124,21 @@ class TaskSet:
     async def _gone_by(self, when: float) -> asyncio.CancelledError | None:
         """Wait until all have ended or the time has come. If we are cancelled meanwhile, return that."""
         try:
-            if self._running:
-                await asyncio.wait(self._running.values(), timeout=when - asyncio.get_running_loop().time())
+            if others := self._others():
+                await asyncio.wait(others, timeout=when - asyncio.get_running_loop().time())
                 await asyncio.sleep(0)  # one that had ended just before has its end noted in the loop's next turn
         except asyncio.CancelledError as cancelled:
             return cancelled
         return None
 
-    def _note_end(self, name: str, task: asyncio.Task[None]) -> None:
+    def _others(self) -> list[asyncio.Task[object]]:
+        me = asyncio.current_task()
+        return [task for task in self._running.values() if task is not me]
+
+    def _note_end(self, name: str, task: asyncio.Task[object]) -> None:
         del self._running[name]
-        end = _end_of(name, task)
+        end = _end_of(name, task, cancelled=task in self._cancelled)
+        self._cancelled.discard(task)
         self._ended.append(end)
         if end.ending is Ending.DIED:
             log.error("%s died", name, exc_info=end.error)
@@ -122,8 +150,12 @@ class TaskSet:
             log.exception("on_end raised on %r", end)
 
 
-def _end_of(name: str, task: asyncio.Task[None]) -> TaskEnd:
+def _end_of(name: str, task: asyncio.Task[object], *, cancelled: bool) -> TaskEnd:
     if task.cancelled():
-        return TaskEnd(name=name, ending=Ending.CANCELLED)
+        if cancelled:
+            return TaskEnd(name=name, ending=Ending.CANCELLED)
+        return TaskEnd(
+            name=name, ending=Ending.DIED, error=asyncio.CancelledError("by someone outside of its task set")
+        )
     error = task.exception()
     return TaskEnd(name=name, ending=Ending.DIED if error else Ending.FINISHED, error=error)

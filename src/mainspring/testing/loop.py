@@ -3,7 +3,8 @@
 When nothing is ready and a timer comes next, time jumps to that timer; nobody waits. Time stands still, and the loop
 waits for real, while something outside of it is at work: a thread that `run_in_executor` started, a child process, the
 other end of a connection, or what `outside` announced. When nothing is ready, no timer is set and nothing outside is
-at work, nothing will ever happen: `Standstill` says so, with the place where each task waits.
+at work, nothing will ever happen: `Standstill` says so, with the place where each task waits. It also ends a run in
+which timers follow timers for longer than a limit of real time.
 
 Always true: time never goes back; it moves only while nothing is ready and nothing outside is at work; it moves to the
 exact time of a timer. What was named in a `Standstill` is not waited for again, so that the loop can still be cleaned
@@ -16,6 +17,7 @@ time to pass waits in vain, and a timeout around a thread does not expire while 
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -31,6 +33,9 @@ from mainspring.testing.watch import HasFileno, Ready, Watch
 PATIENCE: Final = "30s"
 """How long, in real time, the outside may be silent before that counts as a standstill."""
 
+LIMIT: Final = "60s"
+"""How long, in real time, one run may take: a service that polls for ever keeps virtual time going for ever."""
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -42,13 +47,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     patience: float
     """Real seconds that the outside may be silent; may be changed at any time."""
 
+    limit: float
+    """Real seconds that one run may take; may be changed at any time."""
+
     # Private to asyncio, and the same in 3.11.7, 3.12.1 and 3.13.0: a heap of timers with the next one first, and what
     # `_run_once` adds to the time before it asks which timers are due.
     _scheduled: list[asyncio.TimerHandle]
     _clock_resolution: float
 
-    def __init__(self, *, patience: Duration = PATIENCE) -> None:
+    def __init__(self, *, patience: Duration = PATIENCE, limit: Duration = LIMIT) -> None:
         self.patience = seconds(patience)
+        self.limit = seconds(limit)
+        self._run_began = 0.0
         self._now = 0.0
         self._holds: dict[object, str] = {}
         self._children: set[asyncio.SubprocessTransport] = set()
@@ -79,15 +89,27 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """
         self._watch.ignore(connection if isinstance(connection, int) else connection.fileno())
 
+    def run_forever(self) -> None:
+        self._run_began = time.monotonic()
+        super().run_forever()
+
     # What happens when nothing is ready.
 
     def _idle(self) -> Ready:
+        __tracebackhide__ = True  # for pytest: a standstill is told by its message, not by where it was noticed
         if outside := self._at_work():
             return self._watch.wait(self.patience) or self._give_up(outside)
         next_timer = self._scheduled[0].when() if self._scheduled else math.inf
         if next_timer == math.inf:  # also `sleep(math.inf)`
             raise Standstill(
-                "virtual time cannot go on: nothing is ready, no timer is set and nothing outside is at work",
+                "virtual time cannot go on: nothing is ready, no timer is set and nothing outside is at work (if a "
+                'thread of yours should have answered: wait for it inside mainspring.clock.outside("what it is"))',
+                waiting(self),
+            )
+        if time.monotonic() - self._run_began > self.limit:
+            raise Standstill(
+                f"virtual time has gone on for {self._now:,.0f} s and does not end: after {self.limit:g} s of real time "
+                "something still sets timers (what needs longer needs a higher limit)",
                 waiting(self),
             )
         self._move_to(next_timer)
@@ -109,6 +131,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         ]
 
     def _give_up(self, outside: list[str]) -> Ready:
+        __tracebackhide__ = True
         self._gave_up = True
         self._holds.clear()
         self._children.clear()

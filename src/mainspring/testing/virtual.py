@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError
-from mainspring.testing.loop import PATIENCE, VirtualLoop
+from mainspring.testing.loop import LIMIT, PATIENCE, VirtualLoop
 
 START: Final = datetime(2030, 1, 1, tzinfo=UTC)
 """A Tuesday, far from the real now: a comparison with the system's clock shows at once."""
@@ -41,8 +41,14 @@ class VirtualClock:
         return self._elapsed()
 
     def jump(self, by: Duration) -> None:
-        """Set the wall time forward, or back by a negative `timedelta`. Timers do not notice."""
-        self.jumped += by if isinstance(by, timedelta) else duration(by)
+        """Set the wall time forward, or back by a negative number or `timedelta`. Timers do not notice."""
+        match by:
+            case timedelta():
+                self.jumped += by
+            case str():
+                self.jumped += duration(by)
+            case _:
+                self.jumped += timedelta(seconds=by)
 
 
 class VirtualTime:
@@ -54,9 +60,9 @@ class VirtualTime:
     loop: VirtualLoop
     clock: VirtualClock
 
-    def __init__(self, *, start: datetime = START, patience: Duration = PATIENCE) -> None:
+    def __init__(self, *, start: datetime = START, patience: Duration = PATIENCE, limit: Duration = LIMIT) -> None:
         self.clock = VirtualClock(lambda: self.elapsed, start)
-        self._open(VirtualLoop(patience=patience))
+        self._open(VirtualLoop(patience=patience, limit=limit))
 
     @property
     def elapsed(self) -> float:
@@ -72,7 +78,7 @@ class VirtualTime:
         """Begin again: nothing runs, no time has passed, the clock has not jumped. The clock stays the same object."""
         self.close()
         self.clock.jumped = timedelta(0)
-        self._open(VirtualLoop(patience=self.loop.patience))
+        self._open(VirtualLoop(patience=self.loop.patience, limit=self.loop.limit))
 
     def close(self) -> None:
         self._runner.close()

@@ -1,4 +1,4 @@
-"""Where the tasks of an event loop stand, one line each: `sweeper at service.py:120 in _pause`."""
+"""Where the tasks of an event loop stand, one line each: `Task-1 at test_mail.py:12 in test_an_answer_comes`."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Final
 
 _ASYNCIO: Final = Path(asyncio.__file__).parent
+_MAINSPRING: Final = Path(__file__).parents[1]
 
 
 def waiting(loop: asyncio.AbstractEventLoop) -> list[str]:
@@ -16,11 +17,13 @@ def waiting(loop: asyncio.AbstractEventLoop) -> list[str]:
 
 def _line(task: asyncio.Task[object]) -> str:
     frames = list(_frames(task.get_coro()))
-    # `Event.wait` in asyncio/locks.py is where every task waits; whoever called it is the news.
-    theirs = [frame for frame in frames if Path(frame.f_code.co_filename).parent != _ASYNCIO]
     if not frames:
         return task.get_name()
-    frame = (theirs or frames)[-1]
+    # `Event.wait` in asyncio/locks.py is where every task waits; whoever called it is the news. Of a task that is ours
+    # altogether, a service at rest, its beginning says most.
+    known = [frame for frame in frames if Path(frame.f_code.co_filename).parent != _ASYNCIO]
+    theirs = [frame for frame in known if _MAINSPRING not in Path(frame.f_code.co_filename).parents]
+    frame = theirs[-1] if theirs else known[0] if known else frames[-1]
     return f"{task.get_name()} at {Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
