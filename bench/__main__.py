@@ -6,6 +6,8 @@ from pathlib import Path
 
 
 def main(names: list[str]) -> int:
+    if {"-h", "--help"} & set(names):
+        sys.exit(__doc__)
     scripts = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.py")) if path.stem != "__main__"}
     if unknown := set(names) - set(scripts):
         sys.exit(f"There is no benchmark named {', '.join(sorted(unknown))}; there are {', '.join(scripts)}.")

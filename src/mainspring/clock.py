@@ -1,7 +1,7 @@
 """Time, as one object that can be replaced.
 
 Wall time (`now`) says when something is due; monotonic time (`monotonic`) says how long something took or may take.
-Nothing else in the package asks the operating system for the time, so that a test that owns the clock owns all of it
+What is to be tested on virtual time asks a `Clock`, or the event loop it runs on, and never the operating system
 (`mainspring.testing`).
 """
 

@@ -19,7 +19,7 @@ def test_the_demo_ends_by_itself_with_every_letter_accounted_for() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "Connection refused" in done.stdout
     assert "letter 01 is delivered" in done.stdout
-    assert "None is missing." in done.stdout
+    assert "None is lost." in done.stdout
     assert "96 times in 16 hours" in done.stdout
 
 
@@ -32,7 +32,20 @@ def test_ctrl_c_closes_the_demo_early_and_in_order() -> None:
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
         assert process.wait(30) == 0
-    assert "None is missing." in rest
+    assert "None is lost." in rest
+
+
+@pytest.mark.slow
+def test_a_reader_who_has_seen_enough_ends_it_quietly() -> None:
+    with subprocess.Popen(
+        [*MAINSPRING, "demo", "--seconds", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(30) == 0
 
 
 def test_wrong_usage_gets_one_clear_line_and_no_traceback() -> None:

@@ -153,6 +153,8 @@ def test_it_cannot_be_forced_half_open() -> None:
 def test_a_rule_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(DeclarationError, match="at least 1"):
         Breaker(threshold=0)
+    with pytest.raises(DeclarationError, match="at least 1"):
+        Breaker(threshold=2.5)  # type: ignore[arg-type] # the mistake
     with pytest.raises(BadDuration):
         Breaker(cooldown="soon")
 

@@ -64,10 +64,18 @@ def test_a_class_in_both_lists_is_refused() -> None:
         Retry.exponential(retry_on=(OSError,), fail_on=(OSError,))
 
 
-@pytest.mark.parametrize("attempts", [0, -1])
+@pytest.mark.parametrize("attempts", [0, -1, 2.5, "5", True])
 def test_a_limit_counts_the_first_execution_too(attempts: int) -> None:
     with pytest.raises(DeclarationError, match="at least 1"):
         Retry.fixed(1, max_attempts=attempts)
+
+
+@pytest.mark.parametrize("classes", [OSError, ("OSError",), (int,), [OSError]])
+def test_a_list_of_classes_is_a_tuple_of_exceptions(classes: tuple[type[Exception], ...]) -> None:
+    with pytest.raises(DeclarationError, match="retry_on takes a tuple of exception classes"):
+        Retry.exponential(retry_on=classes)
+    with pytest.raises(DeclarationError, match="fail_on takes a tuple of exception classes"):
+        Retry.exponential(fail_on=classes)
 
 
 def test_the_lower_of_the_jobs_and_the_policys_limit_holds() -> None:

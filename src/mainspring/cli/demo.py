@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -59,6 +60,7 @@ class PostOffice:
     posted: int = 0
     carried: int = 0
     delivered: int = 0
+    tasks: TaskSet = field(default_factory=TaskSet)
     letters: Notifier = field(default_factory=Notifier)
     entries: Notifier = field(default_factory=Notifier)
     began: float = field(default_factory=time.monotonic)
@@ -75,7 +77,7 @@ class PostOffice:
     async def open_for(self, seconds: float) -> tuple[TaskEnd, ...]:
         """Run the services for a time, or until Ctrl-C."""
         patience = Backoff.exponential("250ms", cap="2s", jitter=0.2)
-        tasks = TaskSet()
+        tasks = self.tasks
         tasks.start(Service("post", self.post, wake=[every("400ms")], listeners=[self.show]))
         tasks.start(Service("sorter", self.sort, wake=[self.letters, every("2s")], listeners=[self.show]))
         tasks.start(Service("courier", self.carry, wake=[self.entries], backoff=patience, listeners=[self.show]))
@@ -157,8 +159,14 @@ class PostOffice:
             self.say(event.service, f"failed ({event.failures} in a row){again}: {problem}")
 
     def say(self, who: str, what: str) -> None:
-        name = click.style(f"{who:8}", fg=COLOURS.get(who))
-        click.echo(f"{time.monotonic() - self.began:6.2f} s  {name}  {what}")
+        name = f"{who:8}"
+        if who in COLOURS and _colours_wanted():
+            name = click.style(name, fg=COLOURS[who])
+        try:
+            click.echo(f"{time.monotonic() - self.began:6.2f} s  {name}  {what}")
+        except BrokenPipeError:  # whoever was reading has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self.tasks.stop.set()
 
     def count(self, ends: tuple[TaskEnd, ...]) -> bool:
         """Say how everyone ended, and whether every letter is accounted for."""
@@ -166,10 +174,14 @@ class PostOffice:
         inbox, entered = len(list(self.inbox.iterdir())), len(self.entered())
         accounted = self.posted == inbox + entered and self.carried <= self.delivered
         click.echo(
-            f"{self.posted} letters posted: {entered} in the ledger, {inbox} in the inbox, {self.carried} delivered. "
-            + ("None is missing." if accounted else "The books do not balance!")
+            f"{self.posted} letters posted: {self.carried} delivered, {entered - self.carried} in the ledger waiting for "
+            f"the courier, {inbox} in the inbox. " + ("None is lost." if accounted else "The books do not balance!")
         )
         return accounted
+
+
+def _colours_wanted() -> bool:
+    return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def sixteen_hours() -> None:

@@ -33,7 +33,7 @@ class Breaker:
 
     def __post_init__(self) -> None:
         duration(self.cooldown)
-        if self.threshold < 1:
+        if type(self.threshold) is not int or self.threshold < 1:
             raise DeclarationError(
                 "Breaker", f"the threshold is a number of failures, at least 1, not {self.threshold}"
             )

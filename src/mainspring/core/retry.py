@@ -5,6 +5,8 @@ It belongs to the task. A job keeps the number and the backoff; the classes stay
 that caught an exception can tell its class.
 """
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from mainspring.core.backoff import QUARTER_HOUR, Backoff
@@ -23,12 +25,21 @@ class Retry(Struct, frozen=True, kw_only=True):
     fail_on: Exceptions = ()
 
     def __post_init__(self) -> None:
-        if self.max_attempts < 1:
-            raise DeclarationError(
-                "Retry", f"max_attempts counts the first execution too: at least 1, not {self.max_attempts}"
+        if problems := [problem for fits, problem in self._requirements() if not fits]:
+            raise DeclarationError("Retry", "; ".join(problems))
+
+    def _requirements(self) -> Iterator[tuple[bool, str]]:
+        whole = type(self.max_attempts) is int and self.max_attempts >= 1
+        yield whole, f"max_attempts counts the first execution too: a number, at least 1, not {self.max_attempts!r}"
+        for name, classes in (("retry_on", self.retry_on), ("fail_on", self.fail_on)):
+            fits = isinstance(classes, tuple) and all(
+                isinstance(one, type) and issubclass(one, BaseException) for one in classes
             )
+            yield fits, f"{name} takes a tuple of exception classes, such as (OSError,), not {classes!r}"
+            if not fits:
+                return
         for both in set(self.retry_on) & set(self.fail_on):
-            raise DeclarationError("Retry", f"{both.__name__} stands in retry_on and in fail_on; take it out of one")
+            yield False, f"{both.__name__} stands in retry_on and in fail_on; take it out of one"
 
     @classmethod
     def none(cls) -> "Retry":
