@@ -23,7 +23,7 @@ class Notifier(Line):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come in between and notify too
         self._permit = False
         self._on_their_way = 0  # from other threads, to the loop
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None  # where services wait: the loop, its thread
