@@ -63,7 +63,7 @@ def verdict(python: Python, arguments: list[str]) -> tuple[bool, float]:
     start = time.monotonic()
     environment = Path(".venvs") / python.line
     print(f"\n{python}\n{'=' * len(str(python))}", flush=True)
-    passed = step(python.path, "tools/environment.py", str(environment), "test", PYTHON=python.path) and step(
+    passed = step(python.path, "tools/environment.py", str(environment), "test,docs", PYTHON=python.path) and step(
         str(environment / "bin" / "python"), "-m", "pytest", "-q", "-n", "auto", *arguments
     )
     return passed, time.monotonic() - start
