@@ -3,10 +3,10 @@
 What goes in comes out, or is refused with a `PayloadError` that says where and why. Codecs are built once, when
 something is declared; types that cannot be carried are a `DeclarationError` then.
 
-The checks at `encode` look at the values themselves and not at their JSON: a `str` where a `datetime` is declared would
-make the same JSON, and is wrong all the same. They go by exact type, because that is what comes back. So a dict is
-refused for a dataclass, a subclass for its base, True for an int; only an int may stand for a float. Aware datetimes
-come back as the same instant with the same offset; the name of the zone is not kept.
+`encode` takes that literally: it writes, reads back with the decoder that will read later, and compares types and
+values all the way down. So a `str` is refused for a `datetime` though their JSON is the same, a dict for a dataclass, a
+subclass for its base, True for an int. Only an int may stand for a float, and comes back as one. Aware datetimes come
+back as the same instant with the same offset; the name of the zone is not kept.
 
 Stored by name, `{"v":1,"args":{"order":…}}`, only what was given: parameters may change places, gain defaults or get
 new neighbours with defaults while jobs wait.
@@ -19,12 +19,9 @@ from typing import Any, Final, Generic, TypeVar, overload
 import msgspec
 from msgspec import UNSET
 
-from mainspring.core.payload.envelope import Envelope
-from mainspring.core.payload.misfit import DEEPEST, Misfit, TooDeep
-from mainspring.core.payload.plain import Check
-from mainspring.core.payload.records import search_object
-from mainspring.core.payload.scalars import Shape
-from mainspring.core.payload.shape import shape_of
+from mainspring.core.payload.declared import Search, read_type, search_object
+from mainspring.core.payload.envelope import Envelope, decoder_of
+from mainspring.core.payload.misfit import Misfit
 from mainspring.core.payload.signature import Call, Signature, read_signature
 from mainspring.errors import DeclarationError
 
@@ -39,7 +36,6 @@ class Arguments:
     """The codec of one task's parameters."""
 
     signature: Signature
-    checks: Mapping[str, Check]
     envelope: Envelope
 
     @classmethod
@@ -48,40 +44,31 @@ class Arguments:
     ) -> "Arguments":
         """Read a function's parameters. Those `injected` are passed by keyword when it runs, and are not stored."""
         signature = read_signature(function, subject=subject, injected=injected)
-        shapes = _shapes(signature, subject)
-        searches = [(name, shape.search) for name, shape in shapes.items() if shape.search is not None]
-        envelope = Envelope.around(
-            _struct(signature),
-            content="args",
+        searches = _searches(signature, subject)
+        fields = {name: f"field{place}" for place, name in enumerate(signature.hints)}
+        envelope = Envelope(
             subject=subject,
             limit=limit,
-            search=search_object(shapes, searches, what="argument"),
+            content="args",
+            fields=fields,
+            decoder=decoder_of(_struct(signature, fields), "args"),
+            search=search_object(fields, searches, what="argument"),
             search_always=bool(searches),  # of its own level, the struct refuses strangers by itself
         )
-        return cls(
-            signature=signature,
-            checks={name: shape.check for name, shape in shapes.items()},
-            envelope=envelope,
-        )
+        return cls(signature=signature, envelope=envelope)
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
-        """Bind, check and write what is meant for `function(*args, **kwargs)`."""
-        checks = self.checks
-        name = ""
+        """Bind, write and prove what is meant for `function(*args, **kwargs)`."""
         try:
             bound = self.signature.bind(args, kwargs)
-            for name, value in bound.items():
-                checks[name](value, DEEPEST)
         except Misfit as misfit:
-            raise self.envelope.refusal(misfit, name) from misfit.__cause__
-        except RecursionError:
-            raise self.envelope.refusal(TooDeep(), name) from None
+            raise self.envelope.refusal(misfit) from None
         return self.envelope.seal(bound)
 
     def decode(self, payload: bytes) -> Call:
         """Give back the args and kwargs to call the function with; injected ones are added by keyword."""
         values = msgspec.structs.astuple(self.envelope.open(payload))
-        given = {name: value for name, value in zip(self.checks, values, strict=True) if value is not UNSET}
+        given = {name: value for name, value in zip(self.envelope.fields, values, strict=True) if value is not UNSET}
         try:
             return self.signature.call(given)
         except Misfit as misfit:
@@ -92,7 +79,6 @@ class Arguments:
 class Value(Generic[T]):
     """The codec of single values of one type: results, saved state, messages."""
 
-    check: Check
     envelope: Envelope
 
     @overload
@@ -107,27 +93,22 @@ class Value(Generic[T]):
     def of(cls, kind: object, *, subject: str, limit: int = LIMIT) -> "Value[Any]":
         """Read a type: a class, or any other annotation, such as `int | None`."""
         try:
-            shape = shape_of(kind)
+            search = read_type(kind)
         except Misfit as misfit:
             where = f"{misfit.path.removeprefix('.')}: " if misfit.path else ""
             raise DeclarationError(subject, where + misfit.problem) from misfit.__cause__
-        envelope = Envelope.around(
-            kind,
-            content="value",
+        envelope = Envelope(
             subject=subject,
             limit=limit,
-            search=shape.search or _nowhere,
-            search_always=shape.search is not None,
+            content="value",
+            fields={},
+            decoder=decoder_of(kind, "value"),
+            search=search or _nowhere,
+            search_always=search is not None,
         )
-        return cls(check=shape.check, envelope=envelope)
+        return cls(envelope=envelope)
 
     def encode(self, value: T) -> bytes:
-        try:
-            self.check(value, DEEPEST)
-        except Misfit as misfit:
-            raise self.envelope.refusal(misfit) from misfit.__cause__
-        except RecursionError:
-            raise self.envelope.refusal(TooDeep()) from None
         return self.envelope.seal(value)
 
     def decode(self, payload: bytes) -> T:
@@ -139,24 +120,26 @@ def _nowhere(_raw: object) -> None:
     """Where a type has no fields, there are no strangers."""
 
 
-def _shapes(signature: Signature, subject: str) -> dict[str, Shape]:
-    shapes: dict[str, Shape] = {}
+def _searches(signature: Signature, subject: str) -> dict[str, Search]:
+    searches: dict[str, Search] = {}
     problems: list[str] = []
     for name, hint in signature.hints.items():
         try:
-            shapes[name] = shape_of(hint)
+            search = read_type(hint)
+            if search is not None:
+                searches[name] = search
         except Misfit as misfit:
             problems.append(f"parameter `{name}{misfit.path}`: {misfit.problem}")
     if problems:
         raise DeclarationError(subject, "; ".join(problems))
-    return shapes
+    return searches
 
 
-def _struct(signature: Signature) -> type[msgspec.Struct]:
+def _struct(signature: Signature, fields: Mapping[str, str]) -> type[msgspec.Struct]:
     """A struct with a field for each parameter. The fields have names of their own: no parameter can clash with it."""
-    fields: list[Any] = []
-    names: dict[str, str] = {}
-    for place, (name, hint) in enumerate(signature.hints.items()):
-        names[f"field{place}"] = name
-        fields.append((f"field{place}", hint) if name in signature.required else (f"field{place}", hint, UNSET))
-    return msgspec.defstruct("Arguments", fields, rename=names, kw_only=True, forbid_unknown_fields=True)
+    kinds: list[Any] = [
+        (fields[name], hint) if name in signature.required else (fields[name], hint, UNSET)
+        for name, hint in signature.hints.items()
+    ]
+    names = {field: name for name, field in fields.items()}
+    return msgspec.defstruct("Arguments", kinds, rename=names, kw_only=True, forbid_unknown_fields=True)

@@ -1,1 +1,1 @@
-"""The inside of `core/codec.py`: how declared types are read, values checked against them, and misfits told."""
+"""The inside of `core/codec.py`: how declared types are read, values written and compared, and misfits told."""

@@ -4,15 +4,19 @@
 So a value that fits pays nothing for paths. It never leaves the codec, which turns it into the error that callers see.
 """
 
-import re
 from collections.abc import Collection
 from difflib import get_close_matches
+from math import isfinite
 from typing import Final
 
 DEEPEST: Final = 100
 """Levels a value may be nested. Reading takes stack as writing does; 100 leaves room below Python's limit of 1000."""
 
-_KEY: Final = re.compile(r"\['([^\W\d]\w*)'\]")
+KEY: Final = "a key: "
+MEMBER: Final = "a member: "
+"""Steps that no path can take. A bad key is told of at its dict, a bad member at its set."""
+
+_PLAIN: Final = frozenset({"None", "bool", "int", "float", "str", "list", "dict"})
 
 
 class Misfit(ValueError):
@@ -23,26 +27,37 @@ class Misfit(ValueError):
         self.problem = problem
         self.path = path
 
-    def under(self, step: str) -> None:
-        self.path = step + self.path
+    def under(self, step: str) -> "Misfit":
+        if step in (KEY, MEMBER):
+            self.problem, self.path = step + self.problem, ""
+        else:
+            self.path = step + self.path
+        return self
 
 
 class TooDeep(Misfit):
-    """A value nested without end. It takes no steps: the hundred down to the limit would tell nobody anything."""
+    """A value nested without end. The hundred steps down to the limit would tell nobody anything."""
 
-    def __init__(self) -> None:
-        super().__init__(f"nested more than {DEEPEST} levels deep, or holding itself")
-
-    def under(self, step: str) -> None:
-        pass
+    def __init__(self, path: str = "") -> None:
+        super().__init__(f"nested more than {DEEPEST} levels deep, or holding itself", path)
 
 
 def wrong(expected: str, value: object) -> Misfit:
-    kind = type(value)
-    got = "None" if value is None else kind.__qualname__
-    derived = kind is not bool and expected in {base.__qualname__ for base in kind.__mro__[1:]}
-    advice = f", which would come back as a mere `{expected}`; convert it first" if derived else ""
+    """Tell of a value of another type than the one that would come back, and what to do about it."""
+    if type(value) is float and not isfinite(value):
+        return Misfit(f"JSON has no {value}")
+    got = name_of(type(value))
+    if got != "bool" and expected in map(name_of, type(value).__mro__[1:-1]):
+        advice = f", which would come back as a mere `{expected}`; convert it first"
+    elif expected in _PLAIN and got not in _PLAIN:
+        advice = "; convert it, or annotate it with its type"
+    else:
+        advice = ""
     return Misfit(f"expected `{expected}`, got `{got}`{advice}")
+
+
+def name_of(kind: type) -> str:
+    return "None" if kind is type(None) else kind.__qualname__
 
 
 def unknown(what: str, name: object, known: Collection[str]) -> Misfit:
@@ -57,9 +72,17 @@ def missing(what: str, name: str) -> Misfit:
 
 def field_step(name: object) -> str:
     """The step to a field: `.price`, or `['unit price']` where it could be no attribute."""
-    return f".{name}" if isinstance(name, str) and name.isidentifier() else f"[{name!r}]"
+    return f".{name}" if isinstance(name, str) and name.isidentifier() else key_step(name)
 
 
-def fields_for_keys(path: str) -> str:
-    """Read the keys of a model's JSON as the fields that they were: `['lines'][2]['price']` is `.lines[2].price`."""
-    return _KEY.sub(r".\1", path)
+def key_step(key: object) -> str:
+    """The step to an entry of a dict. A key may be an int of too many digits to be shown, or fail in its own `repr`."""
+    try:
+        return f"[{key!r}]"
+    except Exception:  # noqa: BLE001 - the user's own code
+        return "[...]"
+
+
+def told(message: str) -> str:
+    """Msgspec's sentences begin with a capital; ours follow a colon."""
+    return message[:1].lower() + message[1:]

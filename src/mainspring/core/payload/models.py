@@ -5,7 +5,7 @@ types that it does not know.
 """
 
 import sys
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard
 
 import msgspec
 
@@ -14,36 +14,29 @@ from mainspring.core.payload.misfit import Misfit, field_step
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-    M = TypeVar("M", bound=BaseModel)
-
 
 def is_model(kind: object) -> "TypeGuard[type[BaseModel]]":
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
 
 
-def written(model: "BaseModel") -> object:
+def written(value: object) -> object:
     """Turn a model into plain JSON values, under the names that it will be read by."""
+    if not is_model(type(value)):
+        raise NotImplementedError
+    model: BaseModel = value  # type: ignore[assignment]  # as was just seen
     return model.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
 
 
 def read(kind: type, raw: object) -> object:
     """Turn plain JSON values into a model, or leave them as they are where `object` was declared."""
-    return read_model(kind, raw) if is_model(kind) else raw
-
-
-def read_model(kind: "type[M]", raw: object) -> "M":
+    if not is_model(kind):
+        return raw
     try:
         # From JSON text and not from values: a strict model takes "2026-01-01" for a date only there.
         return kind.model_validate_json(msgspec.json.encode(raw))
     except sys.modules["pydantic"].ValidationError as error:
         raise _told(error) from error
-
-
-def differing_field(one: "BaseModel", other: "BaseModel") -> str | None:
-    """Name a field in which two models of one type differ. Private attributes are not part of the data."""
-    names = [*type(one).model_fields, *(one.model_extra or ())]
-    return next((name for name in names if getattr(one, name) != getattr(other, name)), None)
 
 
 def _told(error: "ValidationError") -> Misfit:
