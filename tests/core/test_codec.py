@@ -161,7 +161,7 @@ def test_an_option_that_became_a_parameter_is_not_passed_unchecked() -> None:
     [
         ((), {}, "place", "missing argument"),
         ((1,), {}, "user", "missing argument"),
-        ((1, 2, "t", 4), {}, "", "4 arguments by position, and there are 3 such parameters"),
+        ((1, 2, "t", 4), {}, "", "takes 3 by position, 4 given"),
         ((1, 2), {"user": 3}, "user", "given twice, by position and by keyword"),
         ((), {"place": 1, "user": 3}, "place", "it can be given by position only"),
         ((1, 2), {"titel": "x"}, "titel", "unknown argument; did you mean `title`?"),

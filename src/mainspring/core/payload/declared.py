@@ -40,7 +40,9 @@ _KEYS: Final = (
 )
 _SINGLES: Final = (*_KEYS, inspect.NoneType, inspect.BoolType, inspect.ByteArrayType, inspect.LiteralType)
 
-_ADVICE: Final = "use a dataclass, a msgspec Struct, a TypedDict, a pydantic model, or a type of the standard library"
+_ADVICE: Final = (
+    "use a dataclass, a msgspec Struct, a TypedDict, a pydantic model, or pass it as text, such as str(path)"
+)
 
 
 def read_type(declared: object) -> Search | None:

@@ -44,7 +44,7 @@ class Signature:
         bound: dict[str, object] = dict(zip(self.positional, args, strict=False))
         if len(args) > len(self.positional):
             if self.rest is None:
-                raise Misfit(f"{len(args)} arguments by position, and there are {len(self.positional)} such parameters")
+                raise Misfit(f"takes {len(self.positional)} by position, {len(args)} given")
             bound[self.rest] = list(args[len(self.positional) :])
         if kwargs:
             if kwargs.keys() <= self.keywords and bound.keys().isdisjoint(kwargs):
