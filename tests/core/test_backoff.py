@@ -54,6 +54,10 @@ def test_no_wait_is_negative_or_passes_the_cap_however_many_failures(
     assert timedelta(0) <= curve.delay(failures, roll) <= curve.cap
 
 
+def test_a_million_failures_are_not_too_many() -> None:
+    assert Backoff.exponential(1, cap="1h", jitter=0).delay(10**6, 0.5) == timedelta(hours=1)
+
+
 def test_at_the_cap_replicas_still_return_one_by_one() -> None:
     rolls = [roll / 1000 for roll in range(1000)]
     assert len({Backoff.exponential().delay(50, roll) for roll in rolls}) == 1000

@@ -122,6 +122,17 @@ def test_only_the_probe_judges_a_half_open_breaker() -> None:
     assert record(RULE, half, an_attempt(2), term=half.term, verdict=Verdict.GOOD, now=NOW) is half
 
 
+def test_whoever_is_let_through_is_told_the_term() -> None:
+    answer = admit(RULE, failing(Circuit(), 10), an_attempt(1), NOW + COOLDOWN)
+    assert isinstance(answer, Pass)
+    assert (answer.term, answer.circuit.revision) == (2, 11)
+
+
+def test_an_end_without_a_verdict_leaves_a_closed_breaker_as_it_was() -> None:
+    circuit = failing(Circuit(), 3)
+    assert record(RULE, circuit, an_attempt(1), term=0, verdict=Verdict.NONE, now=NOW) is circuit
+
+
 def test_late_ends_of_an_earlier_term_count_for_nothing() -> None:
     half = probing(failing(Circuit(), 10), an_attempt(1))
     for word in Verdict:

@@ -167,6 +167,7 @@ def test_an_option_that_became_a_parameter_is_not_passed_unchecked() -> None:
         ((1, 2), {"titel": "x"}, "titel", "unknown argument; did you mean `title`?"),
         ((1, 2), {"zzz": "x"}, "zzz", "unknown argument"),
         ((1, 2), {"zz z": "x"}, "['zz z']", "unknown argument"),
+        ((1, 2), {"title": "x", "zzz": "x"}, "zzz", "unknown argument"),
         ((1, 2), {"context": "x"}, "context", "it is supplied when the job runs; leave it out"),
         ((1, "2"), {}, "user", "expected `int`, got `str`"),
         ((1, 2), {"title": None}, "title", "expected `str`, got `None`"),

@@ -770,3 +770,8 @@ def test_the_entry_to_blame_is_found_among_many() -> None:
     entries = {f"key{number}": number for number in range(5000)}
     content = json.dumps({**entries, "key3210": "x", "key4000": "y"})
     assert reading(value_of(dict[str, int]), content).path == "['key3210']"
+
+
+def test_where_a_list_of_records_may_be_none_none_has_no_strangers() -> None:
+    orders: Value[Any] = Value.of(list[Order] | None, subject="orders")
+    assert orders.decode(orders.encode(None)) is None

@@ -24,6 +24,12 @@ def test_any_text_is_read_as_a_name_that_prints_the_same_or_is_refused(text: str
     assert str(name) == text
 
 
+def test_names_as_they_are_written() -> None:
+    assert Name.parse("mail.send") == Name("", "mail.send")
+    assert Name.parse("billing:invoices.send") == Name("billing", "invoices.send")
+    assert str(Name("billing", "invoices.send")) == "billing:invoices.send"
+
+
 def test_two_pairs_that_would_print_alike_with_dots_stay_apart() -> None:
     one, other = Name("uni", "system.sweep"), Name("uni.system", "sweep")
     assert one != other
