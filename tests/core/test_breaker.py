@@ -187,7 +187,7 @@ ERROR = AttemptError(type="E", message="m")
     (Raised(error=ERROR, retryable=False), Verdict.BAD),
     (Snoozed(delay=COOLDOWN), Verdict.NONE),
     (Deferred(delay=COOLDOWN), Verdict.NONE),
-    (Interrupted(), Verdict.NONE),
+    (Interrupted(started=True), Verdict.NONE),
     (Lost(), Verdict.NONE),
     (Expired(), Verdict.NONE),
     (NoSuchTask(), Verdict.NONE),

@@ -775,3 +775,30 @@ def test_the_entry_to_blame_is_found_among_many() -> None:
 def test_where_a_list_of_records_may_be_none_none_has_no_strangers() -> None:
     orders: Value[Any] = Value.of(list[Order] | None, subject="orders")
     assert orders.decode(orders.encode(None)) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Order | list[Order], Order(1)),
+        (Order | list[Order], [Order(1), Order(2)]),
+        (list[Address] | dict[str, dict[str, int]], {"k": {"n": 1}}),
+    ],
+)
+def test_what_is_searched_is_what_is_there_and_not_another_member_of_the_union(kind: object, value: object) -> None:
+    codec: Value[Any] = Value.of(kind, subject="either")
+    assert codec.decode(codec.encode(value)) == value
+
+
+def test_members_of_a_set_find_their_twins_in_an_ambiguous_hour() -> None:
+    hours = frozenset((datetime(2026, 10, 25, 2, minute, tzinfo=BERLIN), minute) for minute in range(0, 60, 7))
+    codec: Value[Any] = Value.of(frozenset[tuple[datetime, int]], subject="hours")
+    assert len(codec.decode(codec.encode(hours))) == len(hours)
+
+
+def test_a_model_that_comes_back_with_more_than_it_had_is_refused() -> None:
+    class Loose(pydantic.BaseModel, extra="allow"):
+        some: int = pydantic.Field(default=1, serialization_alias="out")
+
+    with pytest.raises(PayloadError):
+        Value.of(Loose, subject="loose").encode(Loose())

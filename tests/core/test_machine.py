@@ -200,7 +200,7 @@ def test_a_job_that_kills_its_worker_stops_as_poison() -> None:
     (Raised(error=ERROR), 0),
     (Snoozed(delay=MINUTE), 0),
     (Deferred(delay=MINUTE), 2),
-    (Interrupted(), 2),
+    (Interrupted(started=True), 2),
 ])  # fmt: skip
 def test_only_an_attempt_that_ran_to_its_end_breaks_a_row_of_losses(between: Outcome, kept: int) -> None:
     job = a_job(max_attempts=100, losses=2)
@@ -210,7 +210,7 @@ def test_only_an_attempt_that_ran_to_its_end_breaks_a_row_of_losses(between: Out
 @pytest.mark.parametrize(("outcome", "state", "run_at"), [
     (Snoozed(delay=MINUTE), State.SCHEDULED, NOW + MINUTE),
     (Deferred(delay=MINUTE), State.SCHEDULED, NOW + MINUTE),
-    (Interrupted(), State.READY, NOW),
+    (Interrupted(started=True), State.READY, NOW),
 ])  # fmt: skip
 def test_an_attempt_that_is_given_back_is_as_if_it_had_never_been(
     outcome: Outcome, state: State, run_at: datetime
@@ -234,7 +234,7 @@ OUTCOMES: list[Outcome] = [
     Raised(error=ERROR, retry_in=MINUTE),
     Snoozed(delay=MINUTE),
     Deferred(delay=MINUTE),
-    Interrupted(),
+    Interrupted(started=True),
     Lost(),
     Expired(),
     NoSuchTask(),
@@ -307,7 +307,7 @@ def test_the_end_of_an_attempt_is_refused_unless_its_node_still_holds_its_lease(
     assert change.fit(held.job, NodeId("node-2")) is Fit.REFUSED
     assert change.fit(held.job, None) is Fit.REFUSED
     assert change.fit(after(change), NODE) is Fit.REFUSED
-    given_back = after(decide(held, Interrupted(), NOW, 0.5))
+    given_back = after(decide(held, Interrupted(started=True), NOW, 0.5))
     claimed_again = claim(given_back, NODE)
     assert claimed_again.job.attempt == held.job.attempt  # which is why the attempt is no fence
     assert change.fit(claimed_again.job, NODE) is Fit.REFUSED
@@ -342,9 +342,9 @@ def test_a_job_expires_only_before_its_handler_has_run() -> None:
     assert is_expired(job, NOW)
     assert not is_expired(job, NOW - MINUTE)
     assert not is_expired(a_job(), NOW)
-    for ran in (Raised(error=ERROR), Snoozed(delay=MINUTE), Lost()):
+    for ran in (Raised(error=ERROR), Snoozed(delay=MINUTE), Lost(), Interrupted(started=True)):
         assert not is_expired(after(decide(claim(job, NODE), ran, NOW, 0.5)), NOW)
-    for did_not in (Deferred(delay=MINUTE), Interrupted()):
+    for did_not in (Deferred(delay=MINUTE), Interrupted(started=False)):
         assert is_expired(after(decide(claim(job, NODE), did_not, NOW, 0.5)), NOW)
 
 
@@ -374,7 +374,7 @@ outcomes = st.one_of(
     ),
     st.builds(Snoozed, delay=st.timedeltas(timedelta(0), timedelta(days=1))),
     st.builds(Deferred, delay=st.timedeltas(timedelta(0), timedelta(days=1))),
-    st.sampled_from([Interrupted(), Lost(), Expired(), NoSuchTask()]),
+    st.sampled_from([Interrupted(started=True), Lost(), Expired(), NoSuchTask()]),
 )
 rolls = st.floats(0, 1, exclude_max=True)
 

@@ -104,6 +104,17 @@ def test_what_a_handler_raises_is_its_word_or_the_policys(raised: Exception, out
     assert outcome_of(raised, ERROR, Retry.exponential(fail_on=(OSError,))) == outcome
 
 
+class Batch(ExceptionGroup[Exception]):
+    """A group that means something by itself."""
+
+
+def test_a_group_that_the_policy_names_speaks_for_itself() -> None:
+    batch = Batch("several", [ValueError()])
+    assert outcome_of(batch, ERROR, Retry.exponential(fail_on=(Batch,))) == Raised(error=ERROR, retryable=False)
+    assert outcome_of(batch, ERROR, Retry.exponential(retry_on=(Batch,))) == Raised(error=ERROR)
+    assert outcome_of(batch, ERROR, Retry.exponential(fail_on=(ValueError,))) == Raised(error=ERROR, retryable=False)
+
+
 @pytest.mark.parametrize("signal", [RetryIn("5m", "a"), Snooze("5m", "a"), Fail("a")])
 def test_signals_carry_their_reason(signal: Signal) -> None:
     assert getattr(signal, "reason", None) == "a"

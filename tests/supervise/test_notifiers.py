@@ -470,6 +470,44 @@ def test_a_thread_that_notifies_a_loop_about_to_close_is_heard_on_the_next() -> 
     assert len(step.calls) == 1
 
 
+def test_a_call_after_the_loop_was_closed_is_heard_on_the_next() -> None:
+    step, signal = Script(), Notifier()
+    loop = asyncio.new_event_loop()
+    left = loop.create_task(Service("left", Script(), wake=[signal], start_idle=True).run(Stop()))
+    for _ in range(5):
+        loop.run_until_complete(asyncio.sleep(0))
+    loop.close()  # with a service still waiting
+    signal.notify_one()
+
+    async def wait() -> None:
+        async with running(Service("heir", step, wake=[signal], start_idle=True)):
+            await asyncio.sleep(0)
+
+    asyncio.run(wait())
+    assert len(step.calls) == 1
+    left._log_destroy_pending = False  # type: ignore[attr-defined] # private to asyncio; that it was left is the story
+
+
+async def test_a_step_answers_what_threads_told_of_before_it() -> None:
+    step, signal = Script(), Notifier()
+    async with running(Service("reader", step, wake=[signal], start_idle=True)):
+        signal.notify_one()
+        thread = threading.Thread(target=signal.notify_one)
+        thread.start()
+        thread.join()
+        await until(10)
+    assert step.calls == [0]
+
+
+@pytest.mark.parametrize("interval", [0.1, 0.3, 0.7, 1 / 3, 1.1])
+async def test_an_interval_wakes_once_for_each_due_time_however_floats_round(interval: float) -> None:
+    for count in range(1, 60):
+        start, step = now(), Script(Work(count * interval))
+        async with running(Service("poller", step, wake=[every(interval)])):
+            await asyncio.sleep((count + 2.5) * interval)
+        assert [round((call - start) / interval) for call in step.calls] == [0, count, count + 1, count + 2]
+
+
 def test_services_on_two_loops_at_once_are_told_apart() -> None:
     signal, stop = Notifier(), Stop()
     with VirtualTime() as one, VirtualTime() as two:

@@ -211,6 +211,35 @@ async def test_a_task_may_shut_down_its_own_set() -> None:
     assert tasks.running == ()
 
 
+async def test_two_tasks_may_shut_down_their_set_at_the_same_moment() -> None:
+    tasks, reports = TaskSet(), list[dict[str, Ending]]()
+
+    async def operator() -> None:
+        await asyncio.sleep(1)
+        reports.append(by_name(await tasks.shutdown(grace=10, deadline=20)))
+
+    tasks.start(Service("idle", Script()))
+    tasks.spawn("one", operator())
+    tasks.spawn("two", operator())
+    await until(2)
+    assert len(reports) == 2
+    assert all(report["idle"] is Ending.FINISHED for report in reports)
+
+
+async def test_a_report_names_all_that_were_running_however_many_and_as_they_were_named() -> None:
+    async def wait(stop: Stop) -> None:
+        task = asyncio.current_task()
+        assert task
+        task.set_name("renamed")
+        await stop.wait()
+
+    tasks = TaskSet()
+    for number in range(1500):
+        tasks.spawn(str(number), wait(tasks.stop))
+    await until(1)
+    assert set(by_name(await tasks.shutdown())) == {str(number) for number in range(1500)}
+
+
 async def test_a_set_that_lives_long_remembers_the_last_thousand_ends() -> None:
     tasks = TaskSet()
     for number in range(1500):

@@ -423,6 +423,15 @@ def test_a_run_that_would_go_on_for_ever_is_ended_and_told_apart() -> None:
         time.run(asyncio.sleep(1))  # the limit is for each run
 
 
+def test_time_that_stands_still_is_no_part_of_the_limit() -> None:
+    async def story() -> None:
+        await asyncio.to_thread(threading.Event().wait, 0.3)
+        await asyncio.sleep(1)
+
+    with VirtualTime(limit="200ms") as time:
+        time.run(story())
+
+
 def test_a_standstill_shows_the_line_of_the_test_and_not_the_inside_of_a_service() -> None:
     async def story() -> None:
         async with TaskSet() as tasks:

@@ -1,6 +1,6 @@
 """How long to wait after the n-th failure in a row.
 
-One curve serves all: the wait starts at `initial`, grows by `increment` and by `multiplier` with each further failure,
+One curve serves all: the wait starts at `initial` (give or take jitter), grows by `increment` and by `multiplier` with each further failure,
 and never passes `cap`. Fixed, linear and exponential waits are names for settings of it, so that a stored curve is
 five numbers. Jitter comes from a roll that the caller draws: replicas that fail together must not return together, and
 least of all at the cap, where long outages lead. So the steady wait stays as far below the cap as jitter reaches.

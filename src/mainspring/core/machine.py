@@ -131,7 +131,11 @@ class Change(Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
 
     def fit(self, job: Job, holder: NodeId | None) -> Fit:
-        """Hold the change against the job as it is now, and whoever holds its lease."""
+        """Hold the change against the job as it is now, and whoever holds its lease.
+
+        A change that was written before, and whose answer got lost, is refused here like any other that comes too
+        late. That the same end was written already only a store can know, which keeps them: it looks there first.
+        """
         ends_an_attempt = self.node is not None
         if ends_an_attempt and (job.lease, job.state, holder) != (self.before.lease, State.RUNNING, self.node):
             return Fit.REFUSED
@@ -182,8 +186,9 @@ def _after(job: Job, outcome: Outcome, now: datetime, roll: float) -> tuple[Even
             return _wait(replace(_given_back(job), losses=0, expires_at=None), Event.SNOOZED, now + delay)
         case Deferred(delay=delay):
             return _wait(_given_back(job), Event.SNOOZED, now + delay)
-        case Interrupted():
-            return _wait(_given_back(job), Event.GIVEN_BACK, now)
+        case Interrupted(started=started):
+            expires_at = None if started else job.expires_at
+            return _wait(replace(_given_back(job), expires_at=expires_at), Event.GIVEN_BACK, now)
         case Expired():
             return _finish(_given_back(job), Event.FAILED, now, Cause.EXPIRED)
         case NoSuchTask():

@@ -76,8 +76,11 @@ class Deferred(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Interrupted(Struct, frozen=True):
+class Interrupted(Struct, frozen=True, kw_only=True):
     """The node is shutting down, or never learnt that it held the job: the attempt does not count."""
+
+    started: bool
+    """Whether the handler had been called; if not, the job may still expire."""
 
 
 class Lost(Struct, frozen=True):
@@ -98,11 +101,11 @@ Outcome: TypeAlias = Succeeded | Raised | Snoozed | Deferred | Interrupted | Los
 def outcome_of(raised: BaseException, error: AttemptError, retry: Retry) -> Outcome:
     """Read what a handler raised: its own signals if there are any, else what the policy thinks of its class.
 
-    A group speaks with the voices of all its members: for a snooze all must have snoozed, for a retry all must be worth
-    one, and the longest delay that any of them asked for holds. Whoever was cancelled by the node was interrupted and
-    did not raise; that has to be told apart before.
+    A group speaks with the voices of all its members, unless the policy names its own class: for a snooze all must have
+    snoozed, for a retry all must be worth one, and the longest delay that any of them asked for holds. Whoever was
+    cancelled by the node was interrupted and did not raise; that has to be told apart before.
     """
-    members = list(_members(raised))
+    members = list(_members(raised, retry))
     snoozes = [member for member in members if isinstance(member, Snooze)]
     if len(snoozes) == len(members):
         longest = max(snoozes, key=lambda snooze: snooze.delay)
@@ -117,9 +120,9 @@ def _worth_it(member: BaseException, retry: Retry) -> bool:
     return not isinstance(member, Fail) and retry.wants(member)
 
 
-def _members(raised: BaseException) -> Iterator[BaseException]:
-    if not isinstance(raised, BaseExceptionGroup):
+def _members(raised: BaseException, retry: Retry) -> Iterator[BaseException]:
+    if not isinstance(raised, BaseExceptionGroup) or retry.names(type(raised)):
         yield raised
         return
     for member in raised.exceptions:
-        yield from _members(member)
+        yield from _members(member, retry)

@@ -101,6 +101,11 @@ class Retry(Struct, frozen=True, kw_only=True):
             raise DeclarationError("max_attempts", f"it counts the first execution too: at least 1, not {own}")
         return min(own, self.max_attempts)
 
+    def names(self, group: type[BaseException]) -> bool:
+        """Say whether a class of groups, or an ancestor that is more than a group as such, stands in either list."""
+        any_group = set(ExceptionGroup.__mro__)
+        return any(one in self.retry_on + self.fail_on for one in group.__mro__ if one not in any_group)
+
     def wants(self, error: BaseException) -> bool:
         """Say whether this error is worth another attempt: the class nearest to it that either list names decides."""
         for ancestor in type(error).__mro__:

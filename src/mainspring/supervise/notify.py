@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from mainspring.duration import Duration, seconds
 from mainspring.errors import BadDuration, DeclarationError
@@ -19,11 +19,15 @@ from mainspring.supervise.stop import Stop
 
 
 class Notifier(Line):
-    """Wakes one of the services that wait for it, on one event loop. `notify_one` may be called from any thread."""
+    """Wakes one of the services that wait for it, on one event loop. `notify_one` may be called from any thread.
+
+    A handler of `signal.signal` is no place to call it, because the loop does not wake up for what happens there; one
+    of `loop.add_signal_handler` is.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.RLock()  # a signal handler may come in between and notify too
+        self._lock = threading.Lock()
         self._permit = False
         self._on_their_way = 0  # from other threads, to the loop
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None  # where services wait: the loop, its thread
@@ -36,18 +40,23 @@ class Notifier(Line):
                 self._permit = True
                 return
             loop, thread = home
+            if loop.is_closed():  # whoever waited there will not wake up any more
+                self._waiting.clear()
+                self._home, self._permit = None, True
+                return
             if thread != threading.get_ident():
                 self._on_their_way += 1
-                # A loop that is closed, or closes before it gets there, leaves it for `join` to find.
+                # A loop that closes before it gets there leaves it to be taken on the next.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(self._arrive)
                 return
         self._wake()
 
     def take(self) -> bool:
-        """Take the stored permit, if there is one."""
+        """Take the stored permit, if there is one, and all that are on their way from other threads."""
         with self._lock:
-            taken, self._permit = self._permit, False
+            taken = self._permit or self._on_their_way > 0
+            self._permit, self._on_their_way = False, 0
         return taken
 
     def join(self, waiter: Waiter) -> None:
@@ -66,13 +75,11 @@ class Notifier(Line):
             if self._waiting and not before.is_closed():
                 raise DeclarationError("Notifier", "services on another event loop wait for it; give each loop its own")
             self._waiting.clear()
-            self._permit = self._permit or self._on_their_way > 0
-            self._on_their_way = 0
         self._home = loop, threading.get_ident()
 
     def _arrive(self) -> None:
         with self._lock:
-            if not self._on_their_way:  # found by `join` on another loop
+            if not self._on_their_way:  # taken meanwhile
                 return
             self._on_their_way -= 1
         self._wake()
@@ -100,6 +107,9 @@ def every(interval: Duration) -> Interval:
 
 Wake: TypeAlias = Notifier | Interval
 
+_A_MOMENT: Final = 1e-6
+"""Seconds by which floats may be off."""
+
 
 class Wakes:
     """Everything that wakes one service, for as long as it runs."""
@@ -107,6 +117,7 @@ class Wakes:
     def __init__(self, wakes: Iterable[Wake], now: float) -> None:
         wakes = tuple(wakes)
         self._notifiers = [wake for wake in wakes if isinstance(wake, Notifier)]
+        self._began = now
         self._due = {wake: now + wake.seconds for wake in wakes if isinstance(wake, Interval)}
         self._taken: list[Notifier] = []  # permits that woke the service and that no step has answered yet
 
@@ -143,9 +154,10 @@ class Wakes:
     def _take_all(self, now: float) -> bool:
         permits = [notifier for notifier in self._notifiers if notifier.take()]
         self._taken += permits
-        passed = [interval for interval, due in self._due.items() if due <= now]
+        passed = [interval for interval, due in self._due.items() if due <= now + _A_MOMENT]
         for interval in passed:
-            # At a fixed rate: the next one is a whole number of intervals after the first.
-            missed = (now - self._due[interval]) // interval.seconds
-            self._due[interval] += (missed + 1) * interval.seconds
+            # Whole intervals since the beginning, so that nothing adds up; a due time that rounding puts a hair's
+            # breadth after now would wake the service a second time for the same.
+            count = (now - self._began + _A_MOMENT) // interval.seconds
+            self._due[interval] = self._began + (count + 1) * interval.seconds
         return bool(permits or passed)

@@ -52,6 +52,7 @@ class TaskSet:
         self._running: dict[str, asyncio.Task[object]] = {}
         self._cancelled: set[asyncio.Task[object]] = set()
         self._ended: deque[TaskEnd] = deque(maxlen=REMEMBERED)
+        self._ending: set[asyncio.Task[object] | None] = set()  # tasks of the set that are in `shutdown` themselves
         self._home: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -97,18 +98,26 @@ class TaskSet:
         if seconds(grace) > seconds(deadline):
             raise DeclarationError("shutdown", "the grace time is longer than the deadline")
         self.stop.set()
+        self._ended = deque(self._ended)  # from here on none is forgotten
+        self._ending.add(asyncio.current_task())
+        try:
+            return await self._end_all(seconds(grace), seconds(deadline))
+        finally:
+            self._ending.discard(asyncio.current_task())
+
+    async def _end_all(self, grace: float, deadline: float) -> tuple[TaskEnd, ...]:
         began = asyncio.get_running_loop().time()
-        cancelled = await self._gone_by(began + seconds(grace))
-        for task in self._others():
+        cancelled = await self._gone_by(began + grace)
+        for task in self._others().values():
             self._cancelled.add(task)
             task.cancel()
         # Who cancels the shutdown itself ends the grace time and no more: nobody is left behind before the deadline.
-        while again := await self._gone_by(began + seconds(deadline)):
+        while again := await self._gone_by(began + deadline):
             cancelled = again
-        abandoned = [TaskEnd(name=task.get_name(), ending=Ending.ABANDONED) for task in self._others()]
+        abandoned = [TaskEnd(name=name, ending=Ending.ABANDONED) for name in self._others()]
         for end in abandoned:
             # asyncio.run() waits for it without end; a program that wants to leave all the same calls os._exit().
-            log.error("%s did not end within %s although it was cancelled; abandoned", end.name, deadline)
+            log.error("%s did not end within %g s although it was cancelled; abandoned", end.name, deadline)
         if cancelled:
             raise cancelled
         return (*self._ended, *abandoned)
@@ -125,15 +134,14 @@ class TaskSet:
         """Wait until all have ended or the time has come. If we are cancelled meanwhile, return that."""
         try:
             if others := self._others():
-                await asyncio.wait(others, timeout=when - asyncio.get_running_loop().time())
+                await asyncio.wait(others.values(), timeout=when - asyncio.get_running_loop().time())
                 await asyncio.sleep(0)  # one that had ended just before has its end noted in the loop's next turn
         except asyncio.CancelledError as cancelled:
             return cancelled
         return None
 
-    def _others(self) -> list[asyncio.Task[object]]:
-        me = asyncio.current_task()
-        return [task for task in self._running.values() if task is not me]
+    def _others(self) -> dict[str, asyncio.Task[object]]:
+        return {name: task for name, task in self._running.items() if task not in self._ending}
 
     def _note_end(self, name: str, task: asyncio.Task[object]) -> None:
         del self._running[name]

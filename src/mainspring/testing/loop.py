@@ -98,7 +98,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _idle(self) -> Ready:
         __tracebackhide__ = True  # for pytest: a standstill is told by its message, not by where it was noticed
         if outside := self._at_work():
-            return self._watch.wait(self.patience) or self._give_up(outside)
+            return self._wait_outside() or self._give_up(outside)
         next_timer = self._scheduled[0].when() if self._scheduled else math.inf
         if next_timer == math.inf:  # also `sleep(math.inf)`
             raise Standstill(
@@ -114,6 +114,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             )
         self._move_to(next_timer)
         return []
+
+    def _wait_outside(self) -> Ready:
+        began = time.monotonic()
+        ready = self._watch.wait(self.patience)
+        self._run_began += time.monotonic() - began  # time that stands still is no part of the limit
+        return ready
 
     def _move_to(self, when: float) -> None:
         # The timer's own time, and not now + timeout: sums of floats drift. With the resolution of the system's clock

@@ -59,7 +59,11 @@ def contents(given: Any, back: Any) -> Contents | None:  # noqa: ANN401 - two va
     kind: Any = type(given)
     names = fields_of(kind)
     if names is not None:
-        names = (*names, *(getattr(given, "__pydantic_extra__", None) or ()))
+        extra = {
+            **(getattr(given, "__pydantic_extra__", None) or {}),
+            **(getattr(back, "__pydantic_extra__", None) or {}),
+        }
+        names = (*names, *extra)
         ours = [getattr(given, name, ABSENT) for name in names]
         return ours, [getattr(back, name, ABSENT) for name in names], lambda: [*map(field_step, names)]
     if isinstance(given, list | tuple | deque):
@@ -74,11 +78,19 @@ def contents(given: Any, back: Any) -> Contents | None:  # noqa: ANN401 - two va
 
 
 def _twins(given: Collection[object], back: Collection[object]) -> list[object]:
-    """The keys or members that came back for those that were given: their equals, or else those in the same place."""
+    """The keys or members that came back for those that were given: their equals, or else any that is the same.
+
+    An ambiguous hour has no equal, not even itself in another zone.
+    """
     if len(given) != len(back):
         return []
     equals = {key: key for key in back}
-    return [equals.get(key, neighbour) for key, neighbour in zip(given, back, strict=True)]
+    others = [key for key in back if key not in given]
+    return [equals[key] if key in equals else _twin(key, others) for key in given]
+
+
+def _twin(key: object, others: list[object]) -> object:
+    return next((other for other in others if same(key, other)), others[0])
 
 
 @lru_cache(maxsize=1024)

@@ -67,7 +67,7 @@ def _search(node: inspect.Type, begun: _Begun) -> Search | None:
             return _any(members) if members else None
         case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
             item = _part(node.item_type, "[]", begun)
-            return _all(item) if item else None
+            return _all(list, item) if item else None
         case inspect.TupleType():
             places = enumerate(_part(item, f"[{index}]", begun) for index, item in enumerate(node.item_types))
             searches = {index: search for index, search in places if search}
@@ -75,7 +75,7 @@ def _search(node: inspect.Type, begun: _Begun) -> Search | None:
         case inspect.DictType():
             _refuse_key(node.key_type)
             entry = _part(node.value_type, "[]", begun)
-            return _all(entry) if entry else None
+            return _all(dict, entry) if entry else None
         case inspect.StructType() | inspect.DataclassType() | inspect.NamedTupleType() | inspect.TypedDictType():
             return begun.get(id(node)) or _record(node, begun)
         case inspect.CustomType() if node.cls is object or is_model(node.cls):
@@ -163,13 +163,14 @@ def _array(searches: Mapping[int, Search], *, length: int | None = None, tag: ob
     return search
 
 
-def _all(search_part: Search) -> Search:
-    """Search every item of a JSON array, or every entry of an object: whichever of them is declared."""
+def _all(kind: type[list[object]] | type[dict[str, object]], search_part: Search) -> Search:
+    """Search every item of a JSON array, or every entry of a JSON object."""
 
     def search(raw: object) -> None:
-        if isinstance(raw, list | dict):
-            for step, part in raw.items() if isinstance(raw, dict) else enumerate(raw):
-                _inside(part, search_part, f"[{step!r}]")
+        if not isinstance(raw, kind):
+            return
+        for step, part in raw.items() if isinstance(raw, dict) else enumerate(raw):
+            _inside(part, search_part, f"[{step!r}]")
 
     return search
 

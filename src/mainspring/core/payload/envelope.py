@@ -97,9 +97,13 @@ class Envelope:
             raise self._place(msgspec.json.decode(payload), error, given) from error
         except Exception as error:  # constructors, validators and `==` are the user's own code
             raise Misfit(f"cannot be read back and compared: {type(error).__name__}: {error}") from error
-        if misfit is not None:
-            stranger = self._stranger(msgspec.json.decode(payload))
-            raise stranger if stranger and stranger.path == misfit.path else misfit
+        if misfit is None and not self.search_always:
+            return
+        stranger = self._stranger(msgspec.json.decode(payload))
+        if misfit is not None and (stranger is None or stranger.path != misfit.path):
+            raise misfit
+        if stranger is not None:
+            raise stranger
 
     def _differing(self, bound: dict[str, object], content: msgspec.Struct) -> Misfit | None:
         for name, value in bound.items():
