@@ -15,7 +15,7 @@ what to do where that can be known. What a handler raises to steer its own job (
 error and lives in `core/outcome.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 class MainspringError(Exception):
@@ -32,6 +32,12 @@ class DeclarationError(MainspringError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.problem}"
+
+    @classmethod
+    def unless(cls, subject: str, requirements: Iterable[tuple[bool, str]]) -> None:
+        """Raise with every problem at once, if there is a requirement that is not met."""
+        if problems := [problem for met, problem in requirements if not met]:
+            raise cls(subject, "; ".join(problems))
 
 
 class BadName(DeclarationError):

@@ -522,3 +522,20 @@ def test_services_on_two_loops_at_once_are_told_apart() -> None:
             two.run(Service("second", Script(), wake=[signal], start_idle=True).run(Stop()))
         stop.set()
         one.run(asyncio.wait_for(first, 1))
+
+
+def test_who_is_refused_by_one_line_does_not_stay_in_the_others() -> None:
+    signal, stop, late = Notifier(), Stop(), Stop()
+    with VirtualTime() as one, VirtualTime() as two:
+
+        async def begin() -> asyncio.Task[None]:
+            task = asyncio.create_task(Service("first", Script(), wake=[signal], start_idle=True).run(stop))
+            await asyncio.sleep(1)
+            return task
+
+        first = one.run(begin())
+        with pytest.raises(DeclarationError):
+            two.run(Service("second", Script(), wake=[signal], start_idle=True).run(late))
+        assert not late.call_first()
+        stop.set()
+        one.run(asyncio.wait_for(first, 1))

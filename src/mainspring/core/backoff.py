@@ -1,9 +1,10 @@
 """How long to wait after the n-th failure in a row.
 
-One curve serves all: the wait starts at `initial` (give or take jitter), grows by `increment` and by `multiplier` with each further failure,
-and never passes `cap`. Fixed, linear and exponential waits are names for settings of it, so that a stored curve is
-five numbers. Jitter comes from a roll that the caller draws: replicas that fail together must not return together, and
-least of all at the cap, where long outages lead. So the steady wait stays as far below the cap as jitter reaches.
+One curve serves all: the wait starts at `initial`, grows by `increment` and by `multiplier` with each further failure,
+and is spread by jitter, but never beyond `cap`. Fixed, linear and exponential waits are names for settings of it, so
+that a stored curve is five numbers. Jitter comes from a roll that the caller draws: replicas that fail together must
+not return together, and least of all at the cap, where long outages lead. So what is spread stays as far below the
+cap as jitter reaches.
 """
 
 from datetime import timedelta
@@ -27,20 +28,17 @@ class Backoff(Struct, frozen=True, kw_only=True):
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        problems = [
-            problem
-            for problem, wrong in (
-                ("a wait cannot be negative", min(self.initial, self.increment) < timedelta(0)),
-                ("the initial wait is longer than the cap", self.initial > self.cap),
-                ("the cap is longer than a century", self.cap > LONGEST),
-                ("the multiplier must be at least 1: a wait does not shrink", not 1 <= self.multiplier < float("inf")),
-                ("jitter is a share of the wait, from 0 to 1", not 0 <= self.jitter <= 1),
-                ("a wait of zero never grows by multiplying", self.multiplier > 1 and not self.initial),
-            )
-            if wrong
-        ]
-        if problems:
-            raise DeclarationError("Backoff", "; ".join(problems))
+        DeclarationError.unless(
+            "Backoff",
+            (
+                (min(self.initial, self.increment) >= timedelta(0), "a wait cannot be negative"),
+                (self.initial <= self.cap, "the initial wait is longer than the cap"),
+                (self.cap <= LONGEST, "the cap is longer than a century"),
+                (1 <= self.multiplier < float("inf"), "the multiplier must be at least 1: a wait does not shrink"),
+                (0 <= self.jitter <= 1, "jitter is a share of the wait, from 0 to 1"),
+                (self.multiplier <= 1 or bool(self.initial), "a wait of zero never grows by multiplying"),
+            ),
+        )
 
     @classmethod
     def fixed(cls, delay: Duration, *, jitter: float = 0.0) -> "Backoff":

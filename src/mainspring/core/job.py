@@ -42,7 +42,7 @@ class Cause(StrEnum):
     REFUSED = "refused"  # the error was not worth another attempt, by policy or by the handler's word
     LOST = "lost"  # its last attempt was lost with its node
     POISON = "poison"  # it was lost with its node too many times in a row
-    EXPIRED = "expired"  # it had not started by the time it was still wanted
+    EXPIRED = "expired"  # it had not started by the time until which it was wanted
     UNKNOWN_TASK = "unknown_task"  # no live node knew its task for the whole grace time
 
 

@@ -25,8 +25,7 @@ class Retry(Struct, frozen=True, kw_only=True):
     fail_on: Exceptions = ()
 
     def __post_init__(self) -> None:
-        if problems := [problem for fits, problem in self._requirements() if not fits]:
-            raise DeclarationError("Retry", "; ".join(problems))
+        DeclarationError.unless("Retry", self._requirements())
 
     def _requirements(self) -> Iterator[tuple[bool, str]]:
         whole = type(self.max_attempts) is int and self.max_attempts >= 1
@@ -89,7 +88,7 @@ class Retry(Struct, frozen=True, kw_only=True):
         retry_on: Exceptions = (Exception,),
         fail_on: Exceptions = (),
     ) -> "Retry":
-        """Try again after a wait that doubles: the default of every task, with 6 attempts from 1 s up to 15 min."""
+        """Try again after a wait that doubles: the default of every task, 6 attempts, 1 s at first, 15 min at most."""
         backoff = Backoff.exponential(initial, multiplier=multiplier, cap=cap, jitter=jitter)
         return cls(max_attempts=max_attempts, backoff=backoff, retry_on=retry_on, fail_on=fail_on)
 

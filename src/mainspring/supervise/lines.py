@@ -47,9 +47,9 @@ async def first_of(lines: Iterable[Line], *, until: float | None = None) -> Line
     waiter: Waiter = loop.create_future()
     joined = tuple(lines)
     timer = None if until is None else loop.call_at(until, _ring, waiter)
-    for line in joined:
-        line.join(waiter)
     try:
+        for line in joined:
+            line.join(waiter)
         return await waiter
     except asyncio.CancelledError:
         caller = waiter.result() if waiter.done() and not waiter.cancelled() else None

@@ -66,8 +66,7 @@ class Service:
         self._listeners: tuple[Listener, ...] = _each(listeners)
         self._on_panic = on_panic
         self._roll = roll
-        if problems := [problem for fits, problem in self._requirements() if not fits]:
-            raise DeclarationError(f"service {name!r}", "; ".join(problems))
+        DeclarationError.unless(f"service {name!r}", self._requirements())
 
     def _requirements(self) -> Iterator[tuple[bool, str]]:
         """What a type checker would say, for those who have none: a wrong argument would fail only when it is needed."""

@@ -1,7 +1,7 @@
 """Tasks that have an owner: named, watched while they run, and ended together within a deadline.
 
 Unlike `asyncio.TaskGroup`, one that dies takes nobody with it, and one that will not end is abandoned and named rather
-than waited for without end. Nothing started here is ever detached: each task appears in the report.
+than waited for without end. Nothing started here is ever detached: whatever runs when the end begins is in the report.
 """
 
 import asyncio
