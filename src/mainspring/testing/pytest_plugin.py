@@ -7,7 +7,7 @@ pytest-asyncio and anyio offer themselves for the same tests: for those with the
 modes. So such a test is made a plain function before anyone else can look at it. One that anyio multiplies over its
 backends is skipped for those that are not asyncio.
 
-pytest imports this in every run, so it imports nothing but pytest itself until a test asks for virtual time.
+pytest imports this in every run, so it leaves the loop alone until a test asks for virtual time.
 """
 
 import inspect
@@ -27,7 +27,7 @@ R = TypeVar("R")
 @pytest.fixture
 def virtual_time() -> "Iterator[VirtualTime]":
     """Virtual time: an async test that asks for it runs on it, any other test can call its `run`."""
-    from mainspring.testing.virtual import VirtualTime  # noqa: PLC0415 -- brings asyncio along, see above
+    from mainspring.testing.virtual import VirtualTime  # noqa: PLC0415 -- see above
 
     with VirtualTime() as time:
         yield time
