@@ -11,7 +11,7 @@ ARGS =
 SHELL = /bin/sh
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: help demo test check bench docs test-all coverage format python clean
+.PHONY: help demo test check chaos bench docs test-all coverage format python clean
 
 # What the caller's shell has set for an environment of its own must not reach into ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -25,7 +25,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
 
 demo: ## see it at work
-	$(setup)
+	$(setup) rich
 	@.venv/bin/mainspring demo $(ARGS)
 
 test: ## run everything that can be tested on this machine; says what cannot (up to 15 minutes)
@@ -45,8 +45,12 @@ check: ## format, lint, types and the fast tests, as before a commit (under 2 mi
 	@$(run) mypy
 	@$(run) pytest -q $(spread) -m "not slow" $(ARGS)
 
-bench: ## run the benchmarks in bench/ and print their tables
+chaos: ## kill workers for a minute instead of seconds, and look whether anything was lost
 	$(setup) test
+	@MAINSPRING_CHAOS=full $(run) pytest -v -n 0 tests/chaos $(ARGS)
+
+bench: ## run the benchmarks in bench/ and print their tables
+	$(setup) test,bench
 	@.venv/bin/python bench $(ARGS)
 
 docs: ## build the documentation into site/

@@ -1,23 +1,37 @@
 """Mainspring runs background work that must not be lost.
 
-Today: the pure rules of a job's life, and supervised services (`mainspring.supervise`) with virtual time for tests
-(`mainspring.testing`).
+An app holds tasks, and a store keeps their jobs: `Mainspring`. Beside it stand supervised services
+(`mainspring.supervise`) and virtual time for tests (`mainspring.testing`).
 """
 
+from mainspring.app import Mainspring
 from mainspring.core.breaker import Breaker
+from mainspring.core.job import Retention
+from mainspring.core.limits import Limit
 from mainspring.core.outcome import Fail, RetryIn, Snooze
 from mainspring.core.retry import Retry
+from mainspring.core.unique import Unique
 from mainspring.errors import MainspringError
+from mainspring.handle import JobHandle
+from mainspring.runtime.context import Context
 from mainspring.supervise.directive import Idle, Proceed, Sleep
+from mainspring.task import Task
 
 __all__ = [
     "Breaker",
+    "Context",
     "Fail",
     "Idle",
+    "JobHandle",
+    "Limit",
+    "Mainspring",
     "MainspringError",
     "Proceed",
+    "Retention",
     "Retry",
     "RetryIn",
     "Sleep",
     "Snooze",
+    "Task",
+    "Unique",
 ]

@@ -39,6 +39,11 @@ class _HoldsTime(Protocol):
     def outside(self, what: str) -> AbstractContextManager[None]: ...
 
 
+def on_virtual_time() -> bool:
+    """Say whether the running event loop moves time by itself: then a thread with a loop of its own would miss it."""
+    return isinstance(asyncio.get_running_loop(), _HoldsTime)
+
+
 def outside(what: str) -> AbstractContextManager[None]:
     """Mark a wait, on the running event loop, for something that the loop cannot see: a thread or process of our own.
 

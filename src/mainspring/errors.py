@@ -6,7 +6,23 @@ MainspringError
 │   └── BadDuration         a length of time that cannot be read
 ├── PayloadError            a value does not fit the types it was declared with (also a ValueError)
 ├── IllegalTransition       the life of a job has no such step
-├── NameTaken               a task set runs something under that name already
+├── UnknownTask             no task is registered under that name
+├── Conflict                a unique key is taken by another job
+├── LeaseLost               the attempt no longer holds its job; nothing it writes counts
+├── JobGone                 a job is not there: never was, was deleted, or is past its retention
+├── JobUnfinished           a job had not finished in the time that its result was waited for (also a TimeoutError)
+├── JobFailed               the result was asked for, and the job had failed
+├── JobCancelled            the result was asked for, and the job had been cancelled
+├── SlotDied                the process that ran a job's function died
+├── Escaped                 a function raised what would have ended more than its own job, such as SystemExit
+├── LockTaken               a lock was held by others for all the time that it was waited for (also a TimeoutError)
+├── TransactionTooLong      a handler's transaction held the store's write lock for longer than it may
+├── StoreError              the store cannot do what was asked
+│   ├── StoreUnavailable    it cannot now; the same may work later
+│   ├── StoreClosed         it has been closed, or was not opened
+│   ├── SchemaError         what is there is no store of ours, or a newer one than this code knows
+│   └── NodeGone            the node is not alive under that term: it was declared dead, or has left
+├── NameTaken               there is something under that name already: a task of an app, a service of a task set
 ├── ShuttingDown            a task set that is closing takes nothing new
 └── Standstill              virtual time cannot go on: nothing will ever happen (see mainspring.testing)
 
@@ -15,6 +31,7 @@ what to do where that can be known. What a handler raises to steer its own job (
 error and lives in `core/outcome.py`.
 """
 
+import signal
 from collections.abc import Iterable, Sequence
 
 
@@ -87,14 +104,14 @@ class IllegalTransition(MainspringError):
 
 
 class NameTaken(MainspringError):
-    """A task set runs something under `name` already."""
+    """There is something under `name` already: a task of an app, a service of a task set."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
 
     def __str__(self) -> str:
-        return f"something named {self.name!r} is running here already; give the second one a name of its own"
+        return f"there is something named {self.name!r} already; give the second one a name of its own"
 
 
 class ShuttingDown(MainspringError):
@@ -118,3 +135,178 @@ class Standstill(MainspringError):
 
     def __str__(self) -> str:
         return "\n  ".join([self.reason, *self.waiting])
+
+
+class UnknownTask(MainspringError):
+    """No task is registered under `name`; `did_you_mean` is the nearest that is."""
+
+    def __init__(self, name: str, did_you_mean: str = "") -> None:
+        super().__init__(name, did_you_mean)
+        self.name = name
+        self.did_you_mean = did_you_mean
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.did_you_mean!r}?" if self.did_you_mean else ""
+        return f"no task is named {self.name!r}{hint}"
+
+
+class Conflict(MainspringError):
+    """The unique `key` of `task` is taken by the job `job`."""
+
+    def __init__(self, task: str, key: str, job: str) -> None:
+        super().__init__(task, key, job)
+        self.task = task
+        self.key = key
+        self.job = job
+
+    def __str__(self) -> str:
+        return f"the unique key {self.key!r} of {self.task} is taken by job {self.job}"
+
+
+class LeaseLost(MainspringError):
+    """The attempt no longer holds `job` under `lease`: nothing that it writes counts."""
+
+    def __init__(self, job: str, lease: int) -> None:
+        super().__init__(job, lease)
+        self.job = job
+        self.lease = lease
+
+    def __str__(self) -> str:
+        return f"job {self.job} is no longer held under lease {self.lease}; stop working on it"
+
+
+class JobGone(MainspringError):
+    """The job `job` is not there: it never was, was deleted, or is past its retention."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(job)
+        self.job = job
+
+    def __str__(self) -> str:
+        return f"job {self.job} is not there: it never was, was deleted, or is past its retention"
+
+
+class JobUnfinished(MainspringError, TimeoutError):
+    """The job `job` was still `state` after `seconds` of waiting for its result. It goes on."""
+
+    def __init__(self, job: str, state: str, seconds: float) -> None:
+        super().__init__(job, state, seconds)
+        self.job = job
+        self.state = state
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return (
+            f"job {self.job} was still {self.state} after {self.seconds:g} s; it goes on, and can be waited for again"
+        )
+
+
+class JobFailed(MainspringError):
+    """The job `job` failed, because of `cause`; `error` is what its last attempt raised, as text."""
+
+    def __init__(self, job: str, cause: str, error: str = "") -> None:
+        super().__init__(job, cause, error)
+        self.job = job
+        self.cause = cause
+        self.error = error
+
+    def __str__(self) -> str:
+        error = f": {self.error}" if self.error else ""
+        return f"job {self.job} failed ({self.cause}){error}"
+
+
+class JobCancelled(MainspringError):
+    """The job `job` was cancelled, and has no result."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(job)
+        self.job = job
+
+    def __str__(self) -> str:
+        return f"job {self.job} was cancelled"
+
+
+class TransactionTooLong(MainspringError):
+    """A handler's transaction on the store was open for longer than `seconds`, and was rolled back."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return (
+            f"the transaction was open for more than {self.seconds:g} s and was rolled back; nobody else can write "
+            "meanwhile, so do the slow part before it"
+        )
+
+
+class StoreError(MainspringError):
+    """The store `store` cannot do what was asked; `problem` says why, and what to do."""
+
+    def __init__(self, store: str, problem: str) -> None:
+        super().__init__(store, problem)
+        self.store = store
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.store}: {self.problem}"
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot now; the same may work later."""
+
+
+class StoreClosed(StoreError):
+    """The store has been closed, or was not opened."""
+
+
+class SchemaError(StoreError):
+    """What is there is no store of ours, or a newer one than this code knows. Nothing was changed."""
+
+
+class NodeGone(StoreError):
+    """The node is not alive under that term: it was declared dead, or has left."""
+
+
+class SlotDied(MainspringError, RuntimeError):
+    """The process that ran the function ended, with `code` as `subprocess` has it: negative for a signal."""
+
+    def __init__(self, code: int, detail: str = "") -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+
+    def __str__(self) -> str:
+        detail = f" ({self.detail})" if self.detail else ""
+        if self.code >= 0:
+            return f"the process slot that ran it ended with exit code {self.code}{detail}"
+        try:
+            name = signal.Signals(-self.code).name
+        except ValueError:
+            name = f"signal {-self.code}"
+        hint = "; if nobody killed it, the machine may have run out of memory" if name == "SIGKILL" else ""
+        return f"the process slot that ran it was killed by {name}{detail}{hint}"
+
+
+class Escaped(MainspringError):
+    """A function raised what would have ended more than its own job: `kind`, such as SystemExit, with `message`."""
+
+    def __init__(self, kind: str, message: str = "") -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}" if self.message else self.kind
+
+
+class LockTaken(MainspringError, TimeoutError):
+    """The lock `name` was held by others for all the `seconds` that it was waited for."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(name, seconds)
+        self.name = name
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"the lock {self.name!r} was held by others for {self.seconds:g} s"

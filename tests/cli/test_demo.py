@@ -1,44 +1,117 @@
-"""The demo, as a person starts it: a process of its own, real files, real sockets, real seconds."""
+"""The demo, as a person starts it: real workers, real kills, real seconds; and its last words are true."""
 
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
+import msgspec
 import pytest
 
+from mainspring.cli.demo.events import Moment, Watcher, changes
+from mainspring.cli.demo.story import Story
+from mainspring.cli.demo.view import table
+from mainspring.core.backoff import Backoff
+from mainspring.core.job import Cause, Job, JobId, NodeId, State
+from mainspring.core.names import Name
+from mainspring.core.outcome import AttemptError
+from mainspring.stores.records import JobView, NodeRecord, NodeView, Process, Progress
+from tests.cli.conftest import WITHOUT_RICH, cli, environment, on_terminal
+
 MAINSPRING = [sys.executable, "-W", "error", "-m", "mainspring"]
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*MAINSPRING, *arguments], capture_output=True, text=True, timeout=60, check=False)
+def leftovers() -> set[Path]:
+    return set(Path("/tmp").glob("mainspring-demo-*"))  # noqa: S108 - where tempfile puts them
+
+
+def lines(url: str, *arguments: str) -> list[dict[str, Any]]:
+    done = cli(*arguments, "--json", "--url", url)
+    assert done.exit_code == 0, done.output
+    return [msgspec.json.decode(line) for line in done.output.splitlines()]
 
 
 @pytest.mark.slow
-def test_the_demo_ends_by_itself_with_every_letter_accounted_for() -> None:
-    done = run("demo", "--seconds", "4")
+def test_the_demo_ends_by_itself_and_its_last_words_are_true() -> None:
+    began = time.monotonic()
+    done = subprocess.run(
+        [*MAINSPRING, "demo", "--seconds", "60", "--keep"],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env=environment({}),
+    )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Connection refused" in done.stdout
-    assert "letter 01 is delivered" in done.stdout
-    assert "None is lost." in done.stdout
-    assert "96 times in 16 hours" in done.stdout
+    assert time.monotonic() - began < 60
+    url = done.stdout.split("--url ")[1].strip()
+    try:
+        jobs = [shown for job in lines(url, "jobs", "list", "--limit", "1000") for shown in shown_of(url, job)]
+    finally:
+        shutil.rmtree(Path(url.removeprefix("sqlite:///")).parent)
+    text = done.stdout
+
+    def events(*tasks: str) -> list[str]:
+        return [attempt["event"] for job in jobs if job["task"] in tasks for attempt in job["attempts"]]
+
+    states = [job["state"] for job in jobs]
+    good = states.count("succeeded")
+    assert (
+        f"{len(jobs)} jobs enqueued, {len(jobs)} ended: {good} succeeded, 1 failed, 1 cancelled. None is lost." in text
+    )
+    (poison,) = [job for job in jobs if job["task"] == "poison"]
+    assert (poison["state"], poison["cause"], poison["losses"]) == ("failed", "poison", 3)
+    assert events("poison") == ["lost", "lost", "failed"]
+    assert "One job killed its worker 3 times with SIGKILL and was stopped: failed, poison." in text
+    assert text.count(" is gone\n") == 3, "nodes"
+    hit = [job for job in jobs if job["task"] != "poison" and "lost" in [one["event"] for one in job["attempts"]]]
+    assert all(job["state"] in {"succeeded", "cancelled"} for job in hit)
+    if hit:
+        assert re.search(rf"{len(hit)} jobs? that ran beside it went to another worker and ended well\.", text)
+    assert f"3 jobs failed {events('flaky').count('will_retry')} times between them; all succeeded in the end." in text
+    late = max(instant(job["started_at"]) - instant(job["run_at"]) for job in jobs if job["task"] == "later")
+    assert f"3 delayed jobs started at most {late.total_seconds() * 1000:.0f} ms after their time." in text
+    assert late < timedelta(seconds=1)
+    assert f"One snoozed {events('parcel').count('snoozed')} times" in text
+    (march,) = [job for job in jobs if job["task"] == "march"]
+    assert instant(march["started_at"]) < instant(march["cancel_requested_at"]) < instant(march["finished_at"])
+    assert "One was cancelled while it ran and stopped" in text
+
+
+def shown_of(url: str, job: dict[str, Any]) -> list[dict[str, Any]]:
+    return lines(url, "jobs", "show", str(job["id"]))
+
+
+def instant(text: object) -> datetime:
+    return datetime.fromisoformat(str(text))
 
 
 @pytest.mark.slow
-def test_ctrl_c_closes_the_demo_early_and_in_order() -> None:
-    with subprocess.Popen([*MAINSPRING, "demo", "--seconds", "60"], stdout=subprocess.PIPE, text=True) as process:
+def test_ctrl_c_ends_it_early_and_leaves_nothing_behind() -> None:
+    before = leftovers()
+    with subprocess.Popen([*MAINSPRING, "demo"], stdout=subprocess.PIPE, text=True, env=environment({})) as process:
         assert process.stdout
-        while "in the ledger" not in process.stdout.readline():
+        while " starts on " not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
         assert process.wait(30) == 0
     assert "None is lost." in rest
+    assert "had not ended yet" in rest
+    assert leftovers() <= before
 
 
 @pytest.mark.slow
 def test_a_reader_who_has_seen_enough_ends_it_quietly() -> None:
     with subprocess.Popen(
-        [*MAINSPRING, "demo", "--seconds", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*MAINSPRING, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment({})
     ) as process:
         assert process.stdout
         assert process.stderr
@@ -48,13 +121,109 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly() -> None:
         assert process.wait(30) == 0
 
 
-def test_wrong_usage_gets_one_clear_line_and_no_traceback() -> None:
-    done = run("demo", "--seconds", "0")
-    assert done.returncode == 2
-    assert "0.0 is not in the range" in done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.mark.slow
+@pytest.mark.parametrize(("columns", "code"), [(80, ""), (120, ""), (80, WITHOUT_RICH)], ids=["80", "120", "plain"])
+def test_it_can_be_watched_on_a_terminal(columns: int, code: str) -> None:
+    if not code:
+        pytest.importorskip("rich")
+    written, ended = on_terminal("demo", "--seconds", "3", columns=columns, code=code)
+    assert ended == 0, written
+    assert "None is lost." in " ".join(written.split())
+    assert ("FATE" in written) == (code == "")
+    assert "Traceback" not in written
 
 
-def test_it_says_what_it_is() -> None:
-    assert run("--version").stdout.startswith("mainspring, version ")
-    assert "demo" in run("--help").stdout
+# The words, one by one.
+
+
+def job(task: str = "film", state: State = State.READY, **fields: object) -> Job:
+    given = {"id": JobId(UUID(int=1)), "run_at": NOON, "backoff": Backoff.fixed(1), "max_attempts": 6}
+    return Job(task=Name("", task), state=state, **{**given, **fields})  # type: ignore[arg-type]  # by name, as given
+
+
+def view(job: Job, **fields: object) -> JobView:
+    return JobView(job=job, payload=b"{}", enqueued_at=NOON, **fields)  # type: ignore[arg-type]  # as above
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        (None, view(job(state=State.READY)), []),
+        (None, view(job(state=State.SCHEDULED, run_at=NOON + timedelta(seconds=6))), ["is scheduled, due in 6.0 s"]),
+        (view(job()), view(job(state=State.RUNNING, lease=1), node=NodeId("n")), ["starts on n"]),
+        (
+            view(job(state=State.RUNNING, lease=1)),
+            view(job(state=State.READY, lease=1, losses=1)),
+            ["is lost with its worker, and goes to another"],
+        ),
+        (
+            view(job(state=State.RUNNING, lease=3, losses=2)),
+            view(job(state=State.FAILED, lease=3, losses=3, cause=Cause.POISON)),
+            ["is lost with its worker", "has failed, cause: poison"],
+        ),
+        (
+            view(job(state=State.RUNNING, lease=1)),
+            view(
+                job(state=State.RETRYING, lease=1, run_at=NOON + timedelta(seconds=1)),
+                error=AttemptError(type="OSError", message="gone"),
+            ),
+            ["fails (OSError: gone), next try in 1.0 s"],
+        ),
+        (
+            view(job(state=State.RUNNING, lease=1)),
+            view(job(state=State.SCHEDULED, lease=1, run_at=NOON + timedelta(seconds=2))),
+            ["snoozes for 2.0 s"],
+        ),
+        (
+            view(job(state=State.RUNNING, lease=1)),
+            view(job(state=State.CANCELLED, lease=1, cancel_requested_at=NOON)),
+            ["is asked to stop", "is cancelled"],
+        ),
+        (
+            view(job(state=State.RUNNING, lease=1)),
+            view(job(state=State.SUCCEEDED, lease=1, attempt=2)),
+            ["succeeds, try 2"],
+        ),
+        (view(job(state=State.RUNNING, lease=1)), view(job(state=State.RUNNING, lease=1)), []),
+    ],
+)
+def test_what_has_become_of_a_job_is_told(before: JobView | None, after: JobView, says: list[str]) -> None:
+    assert list(changes(before, after, NOON)) == says
+
+
+def node(name: str, *, alive: bool) -> NodeView:
+    record = NodeRecord(id=NodeId(name), process=Process(host="h", pid=1, started="1"), tasks=frozenset())
+    return NodeView(node=record, term=1, counter=1, alive=alive, joined_at=NOON, renewed_at=NOON)
+
+
+def moment(*jobs: JobView, nodes: tuple[NodeView, ...] = ()) -> Moment:
+    return Moment(seconds=1.0, now=NOON, jobs=jobs, nodes=nodes)
+
+
+def test_nodes_that_come_and_go_are_told_once() -> None:
+    watcher = Watcher()
+    said = [
+        [happening.what for happening in watcher.look(moment(nodes=(node("n", alive=alive),)))]
+        for alive in (True, True, False, False)
+    ]
+    assert said == [["n joins"], [], ["n is gone"], []]
+
+
+def test_the_table_says_how_far_slow_jobs_are_and_how_many_workers_were_killed() -> None:
+    rows = table(
+        moment(
+            view(job(state=State.RUNNING), progress=Progress(40.0)),
+            view(job(state=State.RUNNING), progress=Progress(60.0)),
+            view(job("poison", State.FAILED, losses=3, cause=Cause.POISON)),
+            view(job("march", State.RUNNING), progress=Progress(0.0, "step 3")),
+        )
+    )
+    assert [row[0] for row in rows] == ["film", "march", "poison"]
+    assert [row[-1] for row in rows] == ["█████░░░░░  50 %", "running, step 3", "failed: 3 killed workers"]
+
+
+def test_a_job_that_is_missing_in_the_end_would_be_told() -> None:
+    there, missing = JobId(UUID(int=1)), JobId(UUID(int=2))
+    story = Story(enqueued=frozenset({there, missing}), jobs=[view(job(state=State.SUCCEEDED))], attempts={there: ()})
+    assert not story.nothing_lost
+    assert list(story.sentences()) == ["2 jobs enqueued, 1 ended: 1 succeeded. The books do not balance!"]

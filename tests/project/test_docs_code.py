@@ -1,9 +1,15 @@
 """What the README and the pages show as code really runs."""
 
+import json
 import re
 import signal
 import subprocess
 import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,8 +21,8 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
-def run(*command: str) -> str:
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=60, check=False)
+def run(*command: str, cwd: Path | None = None) -> str:
+    done = subprocess.run([sys.executable, *command], cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -24,43 +30,31 @@ def run(*command: str) -> str:
 def test_the_idea_in_the_readme_is_about_twenty_lines_and_works(tmp_path: Path) -> None:
     idea = blocks("README.md")[0]
     assert len(idea.splitlines()) <= 22
-    script = tmp_path / "idea.py"
-    script.write_text(idea, encoding="utf-8")
-    assert run(str(script)) == "sent: hello\n"
+    (tmp_path / "shop.py").write_text(idea, encoding="utf-8")
+    assert run("shop.py", cwd=tmp_path) == "order 7 shipped at attempt 2\n"
 
 
 def pytest_on(page: Path) -> str:
-    return run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(page))
+    return run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(page), cwd=page.parent)
 
 
-def test_the_test_in_the_readme_passes_and_would_fail_with_a_longer_interval(tmp_path: Path) -> None:
+def test_the_test_in_the_readme_passes_and_would_fail_with_a_single_attempt(tmp_path: Path) -> None:
     idea, test = blocks("README.md")[:2]
     page = tmp_path / "test_readme.py"
     page.write_text(f"{idea}\n{test}", encoding="utf-8")
     assert "1 passed" in pytest_on(page)
-    for wrong in (', every("60s")', ""):
-        page.write_text(f"{idea}\n{test}".replace(', every("30s")', wrong), encoding="utf-8")
-        with pytest.raises(AssertionError, match="1 failed"):
-            pytest_on(page)
+    assert list(tmp_path.glob("*.db*")) == [], "no file is touched"
+    page.write_text(f"{idea}\n{test}".replace("max_attempts=5", "max_attempts=1"), encoding="utf-8")
+    with pytest.raises(AssertionError, match="1 failed"):
+        pytest_on(page)
 
 
-def test_what_fails_in_the_readme_is_tried_again_with_the_same_letter(tmp_path: Path) -> None:
-    failing = 'print("sent:", inbox[0])'
-    idea = blocks("README.md")[0]
-    assert failing in idea
-    script = tmp_path / "idea.py"
-    script.write_text(
-        "failures = [OSError(1), OSError(2)]\n"
-        + idea.replace(failing, f"if failures: raise failures.pop()\n    {failing}"),
-        encoding="utf-8",
-    )
-    assert run(str(script)) == "sent: hello\n"
-
-
-def test_the_tests_in_the_how_to_pass(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "tests"), [("virtual-time", 2), ("test-your-jobs", 5), ("limits-and-unique-jobs", 5)])
+def test_the_tests_in_the_how_to_pass(tmp_path: Path, name: str, tests: int) -> None:
     page = tmp_path / "test_how_to.py"
-    page.write_text("\n".join(blocks("docs/how-to/virtual-time.md")), encoding="utf-8")
-    assert "2 passed" in pytest_on(page)
+    page.write_text("\n".join(blocks(f"docs/how-to/{name}.md")), encoding="utf-8")
+    assert f"{tests} passed" in pytest_on(page)
+    assert list(tmp_path.glob("*.db*")) == [], "they keep their jobs in memory"
 
 
 def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
@@ -69,12 +63,13 @@ def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert run(str(script)) == "sent: one\nsent: two\nsent: three\nsent: four\n"
 
 
-def test_the_program_that_runs_until_sigterm_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "says"), [("run-until-sigterm", "looked\n"), ("embed-a-node", "shipped 7\n")])
+def test_the_program_that_runs_until_sigterm_does(tmp_path: Path, name: str, says: str) -> None:
     script = tmp_path / "service.py"
-    script.write_text(blocks("docs/how-to/run-until-sigterm.md")[0], encoding="utf-8")
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
+    script.write_text(blocks(f"docs/how-to/{name}.md")[0], encoding="utf-8")
+    with subprocess.Popen([sys.executable, script], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        assert process.stdout.readline() == "looked\n"
+        assert process.stdout.readline() == says
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
 
@@ -84,3 +79,149 @@ def test_the_payload_on_its_page_is_the_one_that_is_made(tmp_path: Path) -> None
     script = tmp_path / "payloads.py"
     script.write_text(example, encoding="utf-8")
     assert run(str(script)).strip() in example
+
+
+def test_a_job_and_an_order_are_there_together_and_effects_once(tmp_path: Path) -> None:
+    page = "\n".join(blocks("docs/how-to/enqueue-in-your-transaction.md"))
+    (tmp_path / "shop.py").write_text(page, encoding="utf-8")
+    (tmp_path / "play.py").write_text(
+        """
+import asyncio, sqlite3
+from contextlib import closing
+from shop import app, book, place_order, refund, ship
+from mainspring.testing import drain
+
+with closing(sqlite3.connect("shop.db")) as connection, connection:
+    connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, article TEXT NOT NULL)")
+    connection.execute("CREATE TABLE ledger (order_id INTEGER, cents INTEGER)")
+
+async def play() -> None:
+    async with app:
+        print(place_order("tea"))
+        try:
+            with closing(sqlite3.connect("shop.db")) as connection, connection:
+                ship.using(tx=connection).enqueue_sync(2)
+                raise LookupError
+        except LookupError:
+            print(len((await app.jobs()).jobs), "job")
+        await book.enqueue(1, 250)
+        await refund.enqueue(1, 250)
+        print(dict(await drain(app)))
+    with closing(sqlite3.connect("shop.db")) as connection:
+        print(sorted(connection.execute("SELECT order_id, cents FROM ledger")))
+
+asyncio.run(play())
+""",
+        encoding="utf-8",
+    )
+    assert run("play.py", cwd=tmp_path).splitlines() == [
+        "1",
+        "1 job",
+        "{<State.SUCCEEDED: 'succeeded'>: 4}",
+        "[(1, -250), (1, 250)]",
+    ]
+
+
+def test_what_is_told_to_stop_stops_as_its_page_says(tmp_path: Path) -> None:
+    asks, *declares = blocks("docs/how-to/cancel-and-timeouts.md")
+    (tmp_path / "work.py").write_text("\n".join(declares), encoding="utf-8")
+    (tmp_path / "play.py").write_text(
+        f"""
+import asyncio
+from work import app, convert, crawl, render
+from mainspring.errors import JobCancelled, JobFailed
+
+async def play() -> None:
+    async with app.node(lease="1s"):
+{textwrap.indent(asks, " " * 8)}
+        quick = await crawl.using(timeout="100ms", max_attempts=1).enqueue("https://example.com/")
+        looking = await convert.enqueue(10_000)
+        while await looking.state() != "running":
+            await asyncio.sleep(0.05)
+        print(await looking.cancel())
+        for one in (job, quick, looking):
+            try:
+                await one.result("30s")
+            except (JobCancelled, JobFailed) as error:
+                print(type(error).__name__, getattr(error, "error", ""))
+        print(await (await render.enqueue(3)).result("30s"))
+
+asyncio.run(play())
+""",
+        encoding="utf-8",
+    )
+    said = [line for line in run("play.py", cwd=tmp_path).splitlines() if line != "closing what was open"]
+    assert said == [
+        "running",
+        "JobCancelled ",
+        "JobFailed TimeoutError: it ran for longer than 0.1 s",
+        "JobCancelled ",
+        "None",
+    ]
+
+
+def test_a_node_is_started_and_stopped_by_hand_and_listened_to(tmp_path: Path) -> None:
+    program, _fastapi, by_hand, listening = blocks("docs/how-to/embed-a-node.md")
+    (tmp_path / "shop.py").write_text(f"{program}\n{by_hand}\n{listening}", encoding="utf-8")
+    (tmp_path / "play.py").write_text(
+        """
+import asyncio
+from shop import app, by_hand, ship
+
+async def play() -> None:
+    job = await ship.enqueue(8)
+    await by_hand()
+    async with app:
+        print([line.message[:4] for line in await app.store.log_lines(job.id)])
+
+asyncio.run(play())
+""",
+        encoding="utf-8",
+    )
+    assert run("play.py", cwd=tmp_path).splitlines() == [
+        "shop.ship claimed ready → running",
+        "shipped 8",
+        "shop.ship succeeded running → succeeded",
+        "True 0 ()",
+        "['took']",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_nothing_is_lost_in_the_first_job(tmp_path: Path) -> None:
+    """Play the tutorial, with shorter jobs: enqueue, kill the worker at work, start another one."""
+    shop, order, label = blocks("docs/tutorial/first-job.md")
+    assert "asyncio.sleep(5)" in shop
+    shop = shop.replace("asyncio.sleep(5)", "asyncio.sleep(1)")
+    (tmp_path / "shop.py").write_text(f"{shop}\n{label}", encoding="utf-8")
+    (tmp_path / "order.py").write_text(order, encoding="utf-8")
+    assert len(run("order.py", cwd=tmp_path).splitlines()) == 4
+
+    with worker(tmp_path) as first:
+        assert [next(first) for _ in range(6)][-2:] == ["order 3: packing", "order 4: packing"]
+    assert states(tmp_path) == {"succeeded": 2, "running": 2}
+    run("-m", "mainspring", "jobs", "enqueue", "shop:app", "shop.label", "1", cwd=tmp_path)
+    with worker(tmp_path) as second:
+        assert sorted(next(second) for _ in range(4)) == [
+            "order 3: packed", "order 3: packing", "order 4: packed", "order 4: packing",
+        ]  # fmt: skip
+        while states(tmp_path) != {"succeeded": 4, "failed": 1}:
+            time.sleep(0.2)
+
+
+@contextmanager
+def worker(folder: Path) -> Iterator[Iterator[str]]:
+    """Run the worker of the tutorial, and kill it at the end of the block; gives what it prints, line by line."""
+    command = [sys.executable, "-m", "mainspring", "worker", "shop:app", "--concurrency", "2"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout
+        try:
+            yield (line.rstrip("\n") for line in process.stdout)
+        finally:
+            process.kill()
+
+
+def states(folder: Path) -> Counter[str]:
+    listing = run("-m", "mainspring", "jobs", "list", "--app", "shop:app", "--json", cwd=folder)
+    return Counter(json.loads(line)["state"] for line in listing.splitlines())

@@ -25,13 +25,13 @@ class Layer:
 
 
 LAYERS = (  # from the bottom to the top
-    Layer(("clock", "duration", "errors", "settings"), together=True),
+    Layer(("clock", "duration", "errors", "ids", "settings"), together=True),
     Layer(("core",)),
     Layer(("stores",)),
     Layer(("supervise",)),
     Layer(("runtime",)),
     Layer(("outbox", "plugins")),
-    Layer(("app", "handle", "sync", "task"), together=True),
+    Layer(("app", "client", "handle", "sync", "task"), together=True),
     Layer(("cli", "integrations", "testing", "web")),
     Layer(("__init__", "__main__")),
 )

@@ -396,7 +396,7 @@ async def test_idle_connections_within_the_loop_do_not_hold_time(virtual_time: V
 async def test_an_end_that_does_not_read_is_served_all_the_same(virtual_time: VirtualTime) -> None:
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer):
-            while await reader.read(2**16):  # noqa: ASYNC110 -- nothing is polled here, slowness is the point
+            while await reader.read(2**16):
                 await asyncio.sleep(60)
 
     flood = bytes(2**24)  # more than the buffers on the way can take

@@ -1,14 +1,26 @@
 """The command line: `mainspring --help` tells what there is. One file a command group."""
 
+from typing import Final
+
 import click
 
-from mainspring.cli.demo import demo
+from mainspring.cli.lazy import Later
+from mainspring.cli.root import Root
+
+COMMANDS: Final = {
+    "demo": Later("mainspring.cli.demo.command:demo", "Show jobs of every fate at work, for about 20 seconds."),
+    "worker": Later("mainspring.cli.worker:worker", "Run the jobs of an app until told to stop."),
+    "jobs": Later("mainspring.cli.jobs:jobs", "List, show, retry, cancel, delete and enqueue jobs."),
+    "queues": Later("mainspring.cli.queues:queues", "List, pause and resume queues."),
+    "nodes": Later("mainspring.cli.nodes:nodes", "List nodes and give them orders."),
+    "migrate": Later("mainspring.cli.migrate:migrate", "Bring a store's tables up to this version."),
+    "doctor": Later("mainspring.cli.doctor.command:doctor", "Look for what is wrong here, and say what to do."),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Root, later=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mainspring")
-def main() -> None:
+@click.option("--debug", is_flag=True, envvar="MAINSPRING_DEBUG", help="Show tracebacks of errors. [$MAINSPRING_DEBUG]")
+def main(*, debug: bool) -> None:
     """Background work that must not be lost."""
-
-
-main.add_command(demo)
+    # `Root` reads `debug`.

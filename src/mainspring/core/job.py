@@ -96,6 +96,15 @@ class Job(Struct, frozen=True, kw_only=True):
     def has_attempts_left(self) -> bool:
         return self.attempt < self.attempts_allowed
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether the next loss would be its last: it is run with care then, and does not share it with others.
+
+        Not from the first loss on: after the crash of a node of twenty long jobs, each survivor would run them one by
+        one. A job that kills its worker takes its neighbours with it once more, and its last chance alone.
+        """
+        return 0 < self.losses >= self.loss_limit - 1
+
 
 class Claim(Struct, frozen=True, kw_only=True):
     """A running job and the node that holds its lease: the right to run it, and to say how it ended."""

@@ -7,10 +7,32 @@ and most of those runs never ask for virtual time. The loop with what it needs t
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from mainspring.testing.faults import FaultyStore
+    from mainspring.testing.jobs import (
+        Performed,
+        assert_enqueued,
+        assert_not_enqueued,
+        drain,
+        enqueued,
+        in_memory,
+        perform,
+    )
     from mainspring.testing.loop import VirtualLoop
     from mainspring.testing.virtual import VirtualClock, VirtualTime
 else:
-    _HOMES: Final = {"VirtualClock": "virtual", "VirtualLoop": "loop", "VirtualTime": "virtual"}
+    _HOMES: Final = {
+        "FaultyStore": "faults",
+        "Performed": "jobs",
+        "VirtualClock": "virtual",
+        "VirtualLoop": "loop",
+        "VirtualTime": "virtual",
+        "assert_enqueued": "jobs",
+        "assert_not_enqueued": "jobs",
+        "drain": "jobs",
+        "enqueued": "jobs",
+        "in_memory": "jobs",
+        "perform": "jobs",
+    }
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
@@ -20,4 +42,16 @@ else:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
-__all__ = ["VirtualClock", "VirtualLoop", "VirtualTime"]
+__all__ = [
+    "FaultyStore",
+    "Performed",
+    "VirtualClock",
+    "VirtualLoop",
+    "VirtualTime",
+    "assert_enqueued",
+    "assert_not_enqueued",
+    "drain",
+    "enqueued",
+    "in_memory",
+    "perform",
+]

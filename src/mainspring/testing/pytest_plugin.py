@@ -1,4 +1,4 @@
-"""Virtual time for pytest: the fixture `virtual_time`, and async tests that run on it.
+"""Virtual time for pytest: the fixtures `virtual_time` and `memory_app`, and async tests that run on them.
 
 An `async def` test that asks for `virtual_time`, itself or through another fixture, runs on its loop; under `@given`
 each example begins at zero. All other async tests are left to other plugins.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import pytest
 
 if TYPE_CHECKING:
+    from mainspring.app import Mainspring
     from mainspring.testing.virtual import VirtualTime
 
 P = ParamSpec("P")
@@ -31,6 +32,16 @@ def virtual_time() -> "Iterator[VirtualTime]":
 
     with VirtualTime() as time:
         yield time
+
+
+@pytest.fixture
+def memory_app(virtual_time: "VirtualTime") -> "Mainspring":
+    """An app with a store in memory, on virtual time: for tasks that a test declares itself."""
+    from mainspring.app import Mainspring  # noqa: PLC0415 -- see above
+    from mainspring.stores.memory import MemoryStore  # noqa: PLC0415 -- see above
+
+    clock = virtual_time.clock
+    return Mainspring(store=MemoryStore(clock=clock), clock=clock)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -1,0 +1,256 @@
+"""An app: the registry of what can run, and the way to enqueue. Nothing here but the parts, put together.
+
+    app = Mainspring("sqlite:///jobs.db")
+
+    @app.task
+    async def resize(photo: int, width: int = 800) -> str: ...
+
+    async with app:
+        job = await resize.enqueue(7, width=200)
+
+Nothing is global: two apps can live in one process. Whoever enqueues needs no block: the first use opens the store, and
+`close` or the end of the program closes it.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
+from uuid import UUID
+
+from mainspring.client.calls import Call, submit, submit_sync
+from mainspring.client.connection import Connection
+from mainspring.client.lock import NamedLock
+from mainspring.client.nodes import NodeOptions, node_settings
+from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue
+from mainspring.client.urls import source_of
+from mainspring.clock import Clock, SystemClock
+from mainspring.core.codec import Value
+from mainspring.core.job import Cause, JobId, State
+from mainspring.core.limits import Limit
+from mainspring.core.names import Name
+from mainspring.duration import Duration, duration
+from mainspring.errors import DeclarationError, UnknownTask
+from mainspring.handle import JobHandle
+from mainspring.runtime.definition import QueueSettings, Registry
+from mainspring.settings import NodeSettings
+from mainspring.stores.port import Store
+from mainspring.stores.records import Enqueued, JobFilter, JobPage
+from mainspring.task import Declarer, Task
+
+if TYPE_CHECKING:
+    from mainspring.runtime.events import Listener
+    from mainspring.runtime.middleware import Middleware
+    from mainspring.runtime.node import Node
+
+P = ParamSpec("P")
+R = TypeVar("R")
+M = TypeVar("M", bound="Middleware")
+L = TypeVar("L", bound="Listener")
+
+_ANYTHING: Final[Value[Any]] = Value.of(Any, subject="result")
+
+
+class Mainspring:
+    """The app: what tasks there are, and where their jobs are kept.
+
+    `url` is a store's address, such as "sqlite:///jobs.db" or "memory://", or a store; without one, $MAINSPRING_URL
+    counts, and after that "sqlite:///mainspring.db".
+    """
+
+    def __init__(
+        self, url: str | Store | None = None, *, store: Store | None = None, clock: Clock | None = None
+    ) -> None:
+        if url is not None and store is not None:
+            raise DeclarationError("Mainspring", "it was given a URL and a store; give one of them")
+        self.registry: Final = Registry()
+        self._connection: Final = Connection(source_of(url if store is None else store), clock or SystemClock())
+        self.task: Final = Declarer(self._connection, self._register)
+        self._tasks: dict[Name, Task[..., Any]] = {}
+        self._queues: dict[str, QueueSettings] = {}
+        self._middleware: list[Middleware] = []
+        self._listeners: list[Listener] = []
+
+    # The store.
+
+    @property
+    def clock(self) -> Clock:
+        return self._connection.clock
+
+    def instead(self, store: Store, *, clock: Clock | None = None) -> AbstractContextManager[None]:
+        """Keep jobs in another store while a block runs, as tests do: `with app.instead(MemoryStore()):`."""
+        return self._connection.instead(source_of(store), clock or self.clock)
+
+    @property
+    def store(self) -> Store:
+        """The store, which is open; `StoreClosed` if it is not."""
+        return self._connection.opened
+
+    async def __aenter__(self) -> Self:
+        await self._connection.enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._connection.leave()
+
+    async def close(self) -> None:
+        """Close the store, whoever still uses it. A later use opens it again."""
+        await self._connection.close()
+
+    def close_sync(self) -> None:
+        self._connection.close_sync()
+
+    # Tasks and their jobs.
+
+    def find(self, name: str) -> Task[..., Any]:
+        """Look a task up by its name or an alias, or raise `UnknownTask` with the nearest that there is."""
+        return self._tasks[self.registry.find(Name.parse(name)).name]
+
+    async def enqueue(self, name: str, /, *args: object, **kwargs: object) -> JobHandle[Any]:
+        """Enqueue a job of a task that is known by its name only."""
+        return await self.find(name).enqueue(*args, **kwargs)
+
+    def enqueue_sync(self, name: str, /, *args: object, **kwargs: object) -> JobHandle[Any]:
+        return self.find(name).enqueue_sync(*args, **kwargs)
+
+    async def enqueue_many(self, calls: Iterable[Call[Any]], *, tx: object = None) -> list[JobHandle[Any]]:
+        """Enqueue calls of any tasks, one round trip for each few thousand; returns their jobs in the same order."""
+        calls = self._own(calls)
+        return self._handles(calls, await submit(self._connection, [call.new for call in calls], tx))
+
+    def enqueue_many_sync(self, calls: Iterable[Call[Any]], *, tx: object = None) -> list[JobHandle[Any]]:
+        calls = self._own(calls)
+        return self._handles(calls, submit_sync(self._connection, [call.new for call in calls], tx))
+
+    @overload
+    def job(self, job: UUID | str) -> JobHandle[Any]: ...
+
+    @overload
+    def job(self, job: UUID | str, task: Task[P, R]) -> JobHandle[R]: ...
+
+    def job(self, job: UUID | str, task: Task[..., Any] | None = None) -> JobHandle[Any]:
+        """Hold a job by its id, which may have been kept anywhere; its task gives the result its type."""
+        name = task.definition.name if task else None
+        return JobHandle(self._connection, self._codec, read_id(job), task=name)
+
+    async def jobs(
+        self,
+        *,
+        state: State | str | Iterable[State | str] = (),
+        queue: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        cause: Cause | str | None = None,
+        parent: UUID | str | None = None,
+        limit: int = 100,
+        after: JobId | None = None,
+    ) -> JobPage:
+        """List jobs, newest first; what is left out does not matter. The next page begins `after` the page's own."""
+        which = JobFilter(
+            states=tuple(State(one) for one in ([state] if isinstance(state, str) else state)),
+            queue=queue,
+            task=None if task is None else Name.parse(task),
+            tag=tag,
+            cause=None if cause is None else Cause(cause),
+            parent=None if parent is None else read_id(parent),
+        )
+        store = await self._connection.store()
+        return await store.list_jobs(which, limit=limit, after=after)
+
+    # What nodes are told.
+
+    def queue(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
+        limit: Limit | None = None,
+    ) -> None:
+        """Say how a queue is worked: `concurrency` holds for each node, `limit` for all of them together."""
+        given = {"name": name, "concurrency": concurrency, "timeout": timeout, "limit": limit}
+        values, problems = read_all(given, _QUEUE_READERS)
+        values.pop("name", None)
+        if name in self._queues:
+            problems.append("it has been declared before")
+        DeclarationError.unless(f"queue {name!r}", ((False, problem) for problem in problems))
+        self._queues[name] = QueueSettings(**values)
+
+    def middleware(self, layer: M) -> M:
+        """Put an async function around every attempt, `async def layer(ctx, call_next)`; the first one is outermost."""
+        self._middleware.append(layer)
+        return layer
+
+    def listener(self, listener: L) -> L:
+        """Have a function told of every change of a job's state on this app's nodes, after it was committed."""
+        self._listeners.append(listener)
+        return listener
+
+    def lock(self, name: str, *, ttl: Duration = "30s", timeout: Duration | None = None) -> NamedLock:
+        """Make a lock that all programs on the store share by its name; `timeout` limits the wait for it."""
+        return NamedLock(self._connection, name, ttl=ttl, timeout=timeout)
+
+    def node(self, **settings: Unpack[NodeOptions]) -> "AbstractAsyncContextManager[Node]":
+        """Run work inside of this program: `async with app.node(concurrency=20):`. It opens the store too."""
+        return self._running(node_settings(settings))
+
+    def make_node(self, settings: NodeSettings) -> "Node":
+        """Make a node on the open store, for a program that starts and stops it itself."""
+        from mainspring.runtime.node import Node  # noqa: PLC0415 - only programs that run work load what runs it
+
+        return Node(
+            self.store,
+            self.registry,
+            settings=settings,
+            clock=self.clock,
+            middleware=self._middleware,
+            listeners=self._listeners,
+            queues=self._queues,
+        )
+
+    @asynccontextmanager
+    async def _running(self, settings: NodeSettings) -> "AsyncIterator[Node]":
+        async with self, self.make_node(settings) as node:
+            yield node
+
+    # What tasks and handles ask for.
+
+    def _register(self, task: Task[..., Any]) -> None:
+        self.registry.add(task.definition)
+        self._tasks[task.definition.name] = task
+
+    def _own(self, calls: Iterable[Call[Any]]) -> list[Call[Any]]:
+        """Refuse calls of another app's tasks: nobody here would run them."""
+        calls = list(calls)
+        for definition in {id(call.definition): call.definition for call in calls}.values():
+            if self.registry.find(definition.name) is not definition:
+                raise DeclarationError(f"task {definition.name}", "the call is of a task of another app")
+        return calls
+
+    def _handles(self, calls: list[Call[Any]], answers: list[Enqueued]) -> list[JobHandle[Any]]:
+        return [
+            JobHandle(self._connection, self._codec, answer.id, task=call.definition.name, fresh=answer.fresh)
+            for call, answer in zip(calls, answers, strict=True)
+        ]
+
+    def _codec(self, task: Name) -> Value[Any]:
+        try:
+            return self.registry.find(task).result
+        except UnknownTask:  # of another program: its JSON says enough
+            return _ANYTHING
+
+
+def _read_limit(value: object) -> Limit:
+    if isinstance(value, Limit) and not value.keys:
+        return value
+    raise DeclarationError(repr(value), "write Limit(concurrency=10); keys are for the limits of tasks")
+
+
+_QUEUE_READERS: Final[Mapping[str, Reader]] = {
+    "name": read_queue,
+    "concurrency": read_count,
+    "timeout": duration,
+    "limit": _read_limit,
+}

@@ -1,0 +1,1 @@
+"""`mainspring demo`: jobs of every fate, in a SQLite file of their own, with real workers in real processes."""

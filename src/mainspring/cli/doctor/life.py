@@ -1,0 +1,117 @@
+"""Checks of what goes on in a store: whether commits are heard, who is at work, and what nobody will ever run."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from mainspring.cli.doctor.finding import Finding, fail, ok, warn
+from mainspring.cli.words import count, length
+from mainspring.errors import StoreError
+from mainspring.runtime.process import is_gone
+from mainspring.stores.port import Store
+from mainspring.stores.records import NodeView
+
+COMMITTED_WITHIN: Final = 10.0  # seconds
+HEARD_WITHIN: Final = 2.0  # seconds; a tenth of one is what the port promises
+SOON: Final = 0.5
+SILENT: Final = timedelta(minutes=1)
+SLACK: Final = timedelta(seconds=5)
+QUEUE: Final = "mainspring.doctor"
+
+
+async def life(store: Store, make: Callable[[], Store]) -> AsyncIterator[Finding]:
+    """Look at an open store; `make` opens another door to the same one."""
+    yield await doorbell(store, make())
+    nodes = await store.nodes()
+    for finding in live_nodes(nodes, store.now()):
+        yield finding
+    for finding in await _waiting(store, any(one.alive for one in nodes)):
+        yield finding
+    for finding in await _paused(store):
+        yield finding
+
+
+async def doorbell(store: Store, other: Store) -> Finding:
+    """Have something change through another door, and listen for it: a queue that nobody uses stops and goes on."""
+    heard = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def ring() -> None:
+        loop.call_soon_threadsafe(heard.set)
+
+    unwatch = store.watch(ring)
+    try:
+        async with asyncio.timeout(COMMITTED_WITHIN):
+            await other.open()
+            await other.pause(QUEUE, by="mainspring doctor", reason="tries the doorbell")
+            heard.clear()
+            await other.resume(QUEUE)
+        return await _heard(heard)
+    except TimeoutError:
+        do = "see which process holds its write lock"
+        return fail("doorbell", f"nothing could be committed within {COMMITTED_WITHIN:g} s", do)
+    except StoreError as error:
+        return fail("doorbell", f"nothing can be committed: {error.problem}", "see what holds the store, and free it")
+    finally:
+        unwatch()
+        await other.close()
+
+
+async def _heard(heard: asyncio.Event) -> Finding:
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(HEARD_WITHIN):
+            await heard.wait()
+    except TimeoutError:
+        do = "jobs start late, by polling; see whether sockets can be made beside the file"
+        return warn("doorbell", f"a commit was not heard within {HEARD_WITHIN:g} s", do)
+    took = time.monotonic() - began
+    if took > SOON:
+        return warn("doorbell", f"a commit is heard only after {length(took)}", "the machine is very busy")
+    return ok("doorbell", f"a commit is heard within {1000 * took:.0f} ms")
+
+
+def live_nodes(nodes: tuple[NodeView, ...], now: datetime) -> list[Finding]:
+    """Say who is at work, and who only seems to be."""
+    alive = [one for one in nodes if one.alive]
+    gone = [one.node.id for one in alive if is_gone(one.node.process)]
+    silent = [one.node.id for one in alive if one.node.id not in gone and now - one.renewed_at > SILENT]
+    ahead = max((one.renewed_at - now for one in nodes), default=timedelta(0))
+    well = [one.node.id for one in alive if one.node.id not in (*gone, *silent)]
+    found = [ok("nodes", f"{count(len(well), 'node')} at work: {', '.join(well)}" if well else "none is at work")]
+    if gone:
+        do = "start a worker: it takes over what they held"
+        found.append(warn("nodes", f"their processes have ended, and nobody has noticed: {', '.join(gone)}", do))
+    if silent:
+        do = "see whether they hang, or their clocks differ; a worker that runs takes over from the dead"
+        found.append(warn("nodes", f"silent for more than a minute: {', '.join(silent)}", do))
+    if ahead > SLACK:
+        do = "the clock has been set back, or the clocks of two machines differ; set them by NTP"
+        found.append(warn("node time", f"a node renewed its lease {length(ahead)} from now", do))
+    return found
+
+
+async def _waiting(store: Store, anyone: bool) -> list[Finding]:
+    """Say what waits that nobody will run."""
+    waiting = sum(one.waiting for one in await store.queues())
+    if not anyone:
+        if waiting:
+            do = "start one: mainspring worker MODULE:APP"
+            return [warn("jobs", f"{count(waiting, 'job')} waiting, and no node is at work", do)]
+        return [ok("jobs", "nothing waits")]
+    if unknown := await store.unknown_tasks(timedelta(0)):
+        names = ", ".join(str(one) for one in unknown)
+        do = "deploy the code that has it, give the task its old name as an alias, or delete the jobs"
+        return [warn("jobs", f"no live node knows the task of jobs that are due: {names}", do)]
+    return [ok("jobs", f"{count(waiting, 'job')} waiting; live nodes know the tasks of all that are due")]
+
+
+async def _paused(store: Store) -> list[Finding]:
+    paused = [one for one in await store.queues() if one.paused]
+    held = [f"{one.name} ({count(one.waiting, 'job')})" for one in paused if one.waiting]
+    if held:
+        do = f"when they may go on: mainspring queues resume {paused[0].name}"
+        return [warn("queues", f"paused with jobs in them: {', '.join(held)}", do)]
+    return [ok("queues", f"{count(len(paused), 'paused queue')}, none with jobs" if paused else "none is paused")]

@@ -1,0 +1,112 @@
+"""`mainspring jobs enqueue`: a job from a shell. Its arguments are JSON, and are checked against the task's types."""
+
+import asyncio
+from datetime import timedelta
+
+import click
+import msgspec
+
+from mainspring.app import Mainspring
+from mainspring.cli.codes import Code
+from mainspring.cli.durations import DURATION
+from mainspring.cli.plain import plain, print_json
+from mainspring.cli.reach import as_json, source_of_app, wants_debug
+from mainspring.cli.root import Refusal
+from mainspring.cli.target import load_app
+from mainspring.client.options import Using
+from mainspring.core.payload.misfit import Misfit
+from mainspring.handle import JobHandle
+from mainspring.runtime.definition import Definition
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("target", metavar="MODULE:APP")
+@click.argument("task")
+@click.argument("values", metavar="[JSON]...", nargs=-1)
+@click.option("--args", "named", metavar="JSON", help="Arguments by name: '{\"photo\": 7}'.")
+@click.option("--delay", type=DURATION, help="Not before this time has passed, as in 10m.")
+@click.option("--priority", metavar="0-100", type=click.IntRange(0, 100), help="Higher goes first.")
+@click.option("--queue", help="Instead of the task's own.")
+@click.option("--tag", "tags", multiple=True, help="To find it by; repeatable.")
+@click.option("--wait", is_flag=True, help="Wait until it has finished, and print its result.")
+@click.option("--timeout", type=DURATION, help="Wait no longer than this, as in 30s.")
+@as_json
+def enqueue(
+    *,
+    target: str,
+    task: str,
+    values: tuple[str, ...],
+    named: str | None,
+    delay: timedelta | None,
+    priority: int | None,
+    queue: str | None,
+    tags: tuple[str, ...],
+    wait: bool,
+    timeout: timedelta | None,
+    as_json: bool,
+) -> None:
+    """Enqueue a job of TASK, with arguments as JSON.
+
+    A text needs its quotes: '"hello"'. The job runs when a worker is there.
+    """
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout limits --wait, which was not given")
+    app = load_app(target, debug=wants_debug())
+    if wait and not source_of_app(app).again:
+        raise Refusal("its store lives within one program, so no worker would ever see the job", Code.USAGE)
+    found = app.find(task)
+    args, kwargs = found.definition.arguments.decode(payload_of(found.definition, values, named))
+    options: Using = {"delay": delay, "priority": priority, "queue": queue, "tags": tags or None}
+    enqueuer = found.using(**options)
+
+    async def work() -> None:
+        async with app:
+            job = await enqueuer.enqueue(*args, **kwargs)
+            if not wait:
+                _told(job, as_json=as_json)
+                return
+            await job.result(timeout)
+            await _tell_result(app, job, as_json=as_json)
+
+    asyncio.run(work())
+
+
+def payload_of(definition: Definition, values: tuple[str, ...], named: str | None) -> bytes:
+    """Write the arguments as they are stored. JSON has no datetimes or dataclasses: reading it as the task would does."""
+    by_name = _json(named, "--args") if named is not None else {}
+    if not isinstance(by_name, dict):
+        raise click.UsageError(f"--args takes an object, as in '{{\"photo\": 7}}', not {named}")
+    try:
+        bound = definition.arguments.signature.bind(tuple(_json(one, "argument") for one in values), by_name)
+    except Misfit as misfit:
+        raise definition.arguments.envelope.refusal(misfit) from None
+    return msgspec.json.encode({"v": 1, "args": bound})
+
+
+def _json(text: str, what: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        if text.startswith("--"):  # taken for an argument, so that -5 can be one
+            raise click.UsageError(f"No such option: {text}") from None
+        quoted = msgspec.json.encode(text).decode()
+        raise click.UsageError(f"{what} {text} is no JSON; if it is meant as text, write '{quoted}'") from None
+
+
+def _told(job: "JobHandle[object]", *, as_json: bool) -> None:
+    if as_json:
+        print_json({"id": job.id, "task": job.task, "fresh": job.fresh})
+    elif job.fresh:
+        click.echo(job.id)
+    else:
+        click.echo(job.id)
+        click.echo("It was there before: its unique key is taken.", err=True)
+
+
+async def _tell_result(app: Mainspring, job: "JobHandle[object]", *, as_json: bool) -> None:
+    view = await app.job(job.id).refresh()
+    if as_json:
+        print_json(view)
+        return
+    envelope = plain(view.result) if view.result is not None else None
+    print_json(envelope["value"] if isinstance(envelope, dict) and "value" in envelope else envelope)

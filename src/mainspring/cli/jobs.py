@@ -1,0 +1,178 @@
+"""`mainspring jobs`: what is in the store, and what an operator may do about it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import click
+
+from mainspring.app import Mainspring
+from mainspring.cli.codes import Code
+from mainspring.cli.enqueue import enqueue
+from mainspring.cli.plain import print_json
+from mainspring.cli.reach import as_json, reaches_store
+from mainspring.cli.show import show
+from mainspring.cli.table import Column, print_table
+from mainspring.cli.words import ago, length
+from mainspring.core.job import FINISHED, Cause, JobId, State
+from mainspring.errors import MainspringError, StoreUnavailable
+from mainspring.handle import JobHandle
+from mainspring.stores.records import JobView
+
+PAGE: Final = 500
+
+COLUMNS: Final = (
+    Column("ID"),
+    Column("STATE"),
+    Column("TASK", shrinks=True),
+    Column("QUEUE", optional=True),
+    Column("TRIES", right=True),
+    Column("WHEN", right=True),
+    Column("NOTE", shrinks=True, optional=True),
+)
+
+ids_argument = click.argument("ids", metavar="ID...", nargs=-1, required=True, type=click.UUID)
+
+
+@click.group()
+def jobs() -> None:
+    """List, show, retry, cancel, delete and enqueue jobs."""
+
+
+@jobs.command("list")
+@click.option("--state", "states", multiple=True, type=click.Choice([str(one) for one in State]), help="Repeatable.")
+@click.option("--queue", help="Of this queue.")
+@click.option("--task", help="Of this task.")
+@click.option("--tag", help="With this tag.")
+@click.option("--cause", type=click.Choice([str(one) for one in Cause]), help="Failed for this reason.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@click.option("--after", metavar="ID", type=click.UUID, help="Go on after the last job of the page before.")
+@as_json
+@reaches_store
+async def list_jobs(
+    app: Mainspring,
+    *,
+    states: tuple[str, ...],
+    queue: str | None,
+    task: str | None,
+    tag: str | None,
+    cause: str | None,
+    limit: int,
+    after: UUID | None,
+    as_json: bool,
+) -> None:
+    """List jobs, the newest first."""
+    found: list[JobView] = []
+    more: JobId | None = JobId(after) if after else None
+    while len(found) < limit:
+        page = await app.jobs(
+            state=states, queue=queue, task=task, tag=tag, cause=cause, limit=min(PAGE, limit - len(found)), after=more
+        )
+        found += page.jobs
+        more = page.after
+        if more is None:
+            break
+    if as_json:
+        print_json(*found)
+        return
+    if not found:
+        click.echo("No such jobs.")
+        return
+    now = app.store.now()
+    print_table(COLUMNS, [_row(view, now) for view in found])
+    if more is not None:
+        click.echo(f"There are more: --after {found[-1].job.id}")
+
+
+@jobs.command()
+@ids_argument
+@as_json
+@reaches_store
+async def retry(app: Mainspring, *, ids: Sequence[UUID], as_json: bool) -> int:
+    """Run failed or cancelled jobs again, with one more attempt each."""
+    return await _each(app, ids, JobHandle.retry, "will run again", as_json=as_json)
+
+
+@jobs.command()
+@ids_argument
+@as_json
+@reaches_store
+async def cancel(app: Mainspring, *, ids: Sequence[UUID], as_json: bool) -> int:
+    """Cancel jobs: at once if they wait, as a request if they run."""
+    return await _each(app, ids, JobHandle.cancel, "is cancelled", as_json=as_json)
+
+
+@jobs.command()
+@ids_argument
+@as_json
+@reaches_store
+async def delete(app: Mainspring, *, ids: Sequence[UUID], as_json: bool) -> int:
+    """Forget jobs that do not run, and all that is kept of them."""
+    return await _each(app, ids, JobHandle.delete, "is gone", as_json=as_json)
+
+
+jobs.add_command(show)
+jobs.add_command(enqueue)
+
+
+async def _each(
+    app: Mainspring,
+    ids: Sequence[UUID],
+    act: "Callable[[JobHandle[object]], Awaitable[object]]",
+    done: str,
+    *,
+    as_json: bool,
+) -> int:
+    """Do the same to several jobs. One that cannot be changed does not hinder the others."""
+    code = Code.DONE
+    for job in ids:
+        problem, state = "", None
+        try:
+            state = await act(app.job(job))
+        except StoreUnavailable:
+            raise
+        except MainspringError as error:
+            problem, code = str(error), Code.FAILED
+        if as_json:
+            print_json({"id": job, "done": not problem, "state": state, "problem": problem or None})
+        elif problem:
+            click.echo(f"{job}: {problem}" if str(job) not in problem else problem, err=True)
+        else:
+            click.echo(f"{job} {'is asked to stop' if state is State.RUNNING else done}")
+    return code
+
+
+def _row(view: JobView, now: datetime) -> list[str]:
+    job = view.job
+    tries = f"{job.attempt}/{job.attempts_allowed}"
+    return [str(job.id), job.state, str(job.task), job.queue, tries, when(view, now), note(view)]
+
+
+def when(view: JobView, now: datetime) -> str:
+    """Say when a job ended, for how long it has been running, when it is due, or for how long it has been."""
+    if view.job.state in FINISHED and view.job.finished_at:
+        return ago(view.job.finished_at, now, shortly=True)
+    if view.job.state is State.RUNNING and view.started_at:
+        return f"for {length(now - view.started_at, shortly=True)}"
+    text = ago(view.job.run_at, now, shortly=True)
+    return text if view.job.run_at > now else f"due {text.removesuffix(' ago')}"
+
+
+def note(view: JobView) -> str:
+    """Say in one line what is most worth knowing: why it failed, how far it is."""
+    job = view.job
+    error = f"{view.error.type}: {view.error.message}".splitlines()[0] if view.error else ""
+    match job.state:
+        case State.FAILED:
+            return f"{job.cause}: {error}" if error else str(job.cause)
+        case State.RETRYING:
+            return error
+        case State.RUNNING if job.cancel_requested_at:
+            return "asked to stop"
+        case State.RUNNING if view.progress:
+            return f"{view.progress.percent:.0f} % {view.progress.message}".rstrip()
+        case _ if job.losses:
+            return f"lost {job.losses} times"
+        case _:
+            return ""

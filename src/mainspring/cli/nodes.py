@@ -1,0 +1,148 @@
+"""`mainspring nodes`: who is at work, and what they are asked to do.
+
+An order is written to the store; the node learns of it with its next renewal, a third of its lease time later at most.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import click
+
+from mainspring.app import Mainspring
+from mainspring.cli.durations import DURATION
+from mainspring.cli.plain import print_json
+from mainspring.cli.reach import as_json, reaches_store
+from mainspring.cli.root import Refusal
+from mainspring.cli.table import Column, print_table
+from mainspring.cli.words import ago
+from mainspring.core.job import NodeId
+from mainspring.stores.port import Store
+from mainspring.stores.records import DumpStacks, NodeOrder, Order, Quiet, Resume, SetConcurrency, StopNode
+
+LOOK_EVERY: Final = 0.1
+
+COLUMNS: Final = (
+    Column("NODE"),
+    Column("STATE"),
+    Column("BUSY", right=True),
+    Column("TASKS", right=True),
+    Column("QUEUES", shrinks=True),
+    Column("RENEWED", right=True),
+    Column("JOINED", right=True, optional=True),
+    Column("VERSION", optional=True),
+)
+
+nodes_argument = click.argument("ids", metavar="NODE...", nargs=-1, required=True)
+
+
+@click.group()
+def nodes() -> None:
+    """List nodes and give them orders."""
+
+
+@nodes.command("list")
+@click.option("--all", "dead_too", is_flag=True, help="Those that have ended, too.")
+@as_json
+@reaches_store
+async def list_nodes(app: Mainspring, *, dead_too: bool, as_json: bool) -> None:
+    """List the nodes that are alive."""
+    found = [one for one in await app.store.nodes() if one.alive or dead_too]
+    if as_json:
+        print_json(*found)
+        return
+    if not found:
+        click.echo("No node is alive." if not dead_too else "There were no nodes.")
+        return
+    now = app.store.now()
+    rows = [
+        (
+            one.node.id,
+            "alive" if one.alive else "dead",
+            f"{one.running}/{one.node.concurrency}",
+            str(len(one.node.tasks)),
+            ", ".join(one.node.queues) if one.node.queues is not None else "all",
+            ago(one.renewed_at, now, shortly=True),
+            ago(one.joined_at, now, shortly=True),
+            one.node.version,
+        )
+        for one in found
+    ]
+    print_table(COLUMNS, rows)
+
+
+@nodes.command()
+@nodes_argument
+@as_json
+@reaches_store
+async def quiet(app: Mainspring, *, ids: Sequence[str], as_json: bool) -> None:
+    """Have nodes finish what runs and take nothing new."""
+    await _give(app, ids, Quiet(), as_json=as_json)
+
+
+@nodes.command()
+@nodes_argument
+@as_json
+@reaches_store
+async def resume(app: Mainspring, *, ids: Sequence[str], as_json: bool) -> None:
+    """Have quiet nodes take jobs again."""
+    await _give(app, ids, Resume(), as_json=as_json)
+
+
+@nodes.command()
+@nodes_argument
+@as_json
+@reaches_store
+async def stop(app: Mainspring, *, ids: Sequence[str], as_json: bool) -> None:
+    """Have nodes shut down, as on SIGTERM."""
+    await _give(app, ids, StopNode(), as_json=as_json)
+
+
+@nodes.command()
+@click.argument("node")
+@click.argument("places", type=click.IntRange(min=1))
+@as_json
+@reaches_store
+async def concurrency(app: Mainspring, *, node: str, places: int, as_json: bool) -> None:
+    """Have a node run so many jobs at a time, until it ends."""
+    await _give(app, [node], SetConcurrency(places), as_json=as_json)
+
+
+@nodes.command()
+@click.argument("node")
+@click.option("--timeout", type=DURATION, default="30s", show_default=True, help="How long to wait for the answer.")
+@as_json
+@reaches_store
+async def stacks(app: Mainspring, *, node: str, timeout: timedelta, as_json: bool) -> None:  # noqa: ASYNC109 - an option
+    """Show where every thread and task of a node stands."""
+    order = await app.store.order(NodeId(node), DumpStacks())
+    try:
+        async with asyncio.timeout(timeout.total_seconds()):
+            answered = await _answered(app.store, order)
+    except TimeoutError:
+        raise Refusal(f"{node} has not answered within {timeout.total_seconds():g} s; the order stays open") from None
+    if as_json:
+        print_json(answered)
+    else:
+        click.echo(answered.answer)
+
+
+async def _give(app: Mainspring, ids: Sequence[str], order: NodeOrder, *, as_json: bool) -> None:
+    for node in ids:
+        given = await app.store.order(NodeId(node), order)
+        if as_json:
+            print_json(given)
+        else:
+            click.echo(f"{node} is asked; it learns of it with its next renewal")
+
+
+async def _answered(store: Store, order: Order) -> Order:
+    """Look until a node has answered an order, or has ended."""
+    while True:
+        found = next((one for one in await store.orders(order.node) if one.id == order.id), None)
+        if found and found.done_at:
+            return found
+        if not any(one.alive for one in await store.nodes() if one.node.id == order.node):
+            raise Refusal(f"{order.node} ended before it answered")
+        await asyncio.sleep(LOOK_EVERY)

@@ -1,0 +1,95 @@
+"""`mainspring queues`: the lines that jobs wait in."""
+
+import getpass
+import platform
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from mainspring.app import Mainspring
+from mainspring.cli.plain import print_json
+from mainspring.cli.reach import as_json, reaches_store
+from mainspring.cli.table import Column, print_table
+from mainspring.cli.words import ago
+from mainspring.stores.records import Pause
+
+COLUMNS: Final = (
+    Column("QUEUE"),
+    Column("STATE"),
+    Column("WAITING", right=True),
+    Column("RUNNING", right=True),
+    Column("NOTE", shrinks=True),
+)
+
+names_argument = click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+
+
+@click.group()
+def queues() -> None:
+    """List, pause and resume queues."""
+
+
+@queues.command("list")
+@as_json
+@reaches_store
+async def list_queues(app: Mainspring, *, as_json: bool) -> None:
+    """List the queues that have jobs, or are paused."""
+    found = await app.store.queues()
+    if as_json:
+        print_json(*found)
+        return
+    if not found:
+        click.echo("No jobs wait or run, and nothing is paused.")
+        return
+    rows = [
+        (one.name, "paused" if one.paused else "open", str(one.waiting), str(one.running), _why(app, one.paused))
+        for one in found
+    ]
+    print_table(COLUMNS, rows)
+
+
+@queues.command()
+@names_argument
+@click.option("--reason", default="", help="Why, for whoever wonders later.")
+@as_json
+@reaches_store
+async def pause(app: Mainspring, *, names: Sequence[str], reason: str, as_json: bool) -> None:
+    """Let nothing more be claimed from queues; what runs goes on."""
+    for name in names:
+        changed = await app.store.pause(name, by=_me(), reason=reason)
+        _tell(name, changed=changed, paused=True, as_json=as_json)
+
+
+@queues.command()
+@names_argument
+@as_json
+@reaches_store
+async def resume(app: Mainspring, *, names: Sequence[str], as_json: bool) -> None:
+    """Let queues go on."""
+    for name in names:
+        changed = await app.store.resume(name)
+        _tell(name, changed=changed, paused=False, as_json=as_json)
+
+
+def _tell(name: str, *, changed: bool, paused: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"name": name, "paused": paused, "changed": changed})
+    elif paused:
+        click.echo(f"{name} is paused" if changed else f"{name} was paused already")
+    else:
+        click.echo(f"{name} goes on" if changed else f"{name} was not paused")
+
+
+def _why(app: Mainspring, pause: Pause | None) -> str:
+    if pause is None:
+        return ""
+    since = f"since {ago(pause.at, app.store.now())}".removesuffix(" ago")
+    return f"{since}, by {pause.by or 'someone'}" + (f": {pause.reason}" if pause.reason else "")
+
+
+def _me() -> str:
+    try:
+        return f"{getpass.getuser()}@{platform.node()}"
+    except (KeyError, OSError):  # a user id without a name, as in many containers
+        return platform.node()

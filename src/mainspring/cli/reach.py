@@ -1,0 +1,115 @@
+"""The way from a command to a store: `--url`, `--app`, $MAINSPRING_URL, or the file that apps use without either.
+
+Commands look at stores that are there. None makes a file or changes its tables by looking: that is what workers and
+`mainspring migrate` do.
+"""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Concatenate, NamedTuple, ParamSpec
+
+import click
+
+from mainspring.app import Mainspring
+from mainspring.cli.codes import Code
+from mainspring.cli.root import Refusal
+from mainspring.cli.target import load_app
+from mainspring.client.urls import Source
+from mainspring.stores.port import Store
+
+P = ParamSpec("P")
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+url_option = click.option(
+    "--url", metavar="URL", help="The store, as in sqlite:///jobs.db. [$MAINSPRING_URL, else sqlite:///mainspring.db]"
+)
+app_option = click.option("--app", "target", metavar="MODULE:APP", help="The store of this app.")
+
+
+def reaches_store(
+    command: Callable[Concatenate[Mainspring, P], Awaitable[int | None]],
+) -> Callable[..., None]:
+    """Make a command of an async function that takes an app with an open store, and returns the exit code or None."""
+
+    @url_option
+    @app_option
+    @functools.wraps(command)
+    def run(*args: Any, url: str | None, target: str | None, **options: Any) -> None:  # noqa: ANN401 - the command knows
+        app = app_of(url, target)
+
+        async def work() -> int | None:
+            async with reached(app):
+                return await command(app, *args, **options)
+
+        click.get_current_context().exit(asyncio.run(work()) or Code.DONE)
+
+    return run
+
+
+def app_of(url: str | None, target: str | None) -> Mainspring:
+    """Make an app without tasks for a URL, or load the one that is named."""
+    if url is not None and target is not None:
+        raise click.UsageError("--url and --app both name a store; give one of them")
+    if target is None:
+        return Mainspring(url)
+    return load_app(target, debug=wants_debug())
+
+
+def wants_debug() -> bool:
+    return bool(click.get_current_context().find_root().params.get("debug"))
+
+
+@asynccontextmanager
+async def reached(app: Mainspring) -> AsyncIterator[Store]:
+    """Open an app's store for a while, if there is one."""
+    await _check(app)
+    async with app:
+        yield app.store
+
+
+async def _check(app: Mainspring) -> None:
+    """Look before opening, which would make what is not there."""
+    source = source_of_app(app)
+    if not source.again:
+        raise Refusal(f"{source.name}: it lives within one program, and cannot be seen from outside", Code.USAGE)
+    store = source.make(app.clock)
+    advice = "run a worker, or `mainspring migrate`"
+    if (file := file_of(store)) and not _exists(file.path):
+        raise Refusal(f"{source.name}: there is no such file; {advice} to make it", Code.STORE)
+    version = await store.schema()
+    if version.found == 0:
+        raise Refusal(f"{source.name}: there are no tables of ours in it; {advice} to make them", Code.STORE)
+    if version.found < version.wanted:
+        problem = f"its tables are of version {version.found}, and this is version {version.wanted}"
+        raise Refusal(f"{source.name}: {problem}; {advice} to bring them up", Code.STORE)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # in a folder that is closed to us
+        raise Refusal(f"{path}: {error.strerror}", Code.STORE) from error
+
+
+class SqliteFile(NamedTuple):
+    """Where a SQLite store is, and how safely it is written."""
+
+    path: Path
+    durable: bool
+
+
+def file_of(store: Store) -> SqliteFile | None:
+    """Name the file of a store that is in one."""
+    from mainspring.stores.sqlite import SqliteStore  # noqa: PLC0415 - only those who have it load it
+
+    if not isinstance(store, SqliteStore):
+        return None
+    return SqliteFile(store.path, store._settings.durable)  # noqa: SLF001 - the store has no public name for it
+
+
+def source_of_app(app: Mainspring) -> Source:
+    """Where an app's store comes from."""
+    return app._connection._source  # noqa: SLF001 - the store must be looked at before it is opened, and an app only offers an open one

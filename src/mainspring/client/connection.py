@@ -1,0 +1,207 @@
+"""An app's way to its store: made from what the app was given, opened once, closed once.
+
+Whoever needs the store asks for it here, from any thread and any event loop, and the first who asks opens it. Many who
+ask at the same time share one opening and its error; one who is cancelled hands over to the next.
+"""
+
+import asyncio
+import atexit
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+from mainspring.client.urls import Source
+from mainspring.client.waiting import Room
+from mainspring.clock import Clock, outside
+from mainspring.core.job import JobId
+from mainspring.errors import MainspringError, StoreClosed
+from mainspring.stores.port import Store
+from mainspring.stores.records import JobView
+from mainspring.sync import Bridge, leave_behind, tell_after_fork
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_LAST_WISH: Final = 2.0
+"""Seconds that closing a store may take when the program ends. What was committed needs none of it."""
+
+
+class Connection:
+    """The store of one app, open or not."""
+
+    def __init__(self, source: Source, clock: Clock) -> None:
+        self.clock = clock
+        self._source = source
+        self._bridge = Bridge(f"mainspring {source.name}")
+        self._rooms: dict[tuple[int, int], Room] = {}
+        self._users = 0
+        self._made: Store | None = None
+        self._open: Store | None = None
+        self._guard = threading.Lock()
+        self._change: Future[None] | None = None  # an opening or closing under way
+        self._changing: asyncio.AbstractEventLoop | None = None  # where
+        tell_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Begin anew in a child: threads and open files belong to the parent."""
+        self._guard = threading.Lock()
+        self._change = self._changing = self._open = None
+        self._rooms = {}
+        if self._made and self._source.again:
+            leave_behind(self._made)
+            self._made = None
+
+    @contextmanager
+    def instead(self, source: Source, clock: Clock) -> Iterator[None]:
+        """Lead to another store while the block runs; what this one had open stays open."""
+        kept = self._source, self.clock, self._made, self._open
+        self._source, self.clock, self._made, self._open = source, clock, None, None
+        try:
+            yield
+        finally:
+            self._source, self.clock, self._made, self._open = kept
+
+    @property
+    def opened(self) -> Store:
+        """The store, which is open."""
+        if self._open is None:
+            raise StoreClosed(self._source.name, "it is not open; use it inside `async with app:`")
+        return self._open
+
+    async def store(self) -> Store:
+        """Return the store, after opening it if need be."""
+        while self._open is None:
+            change = self._begin()
+            if change:
+                return await self._finish_opening(change)
+            await self._others()
+        return self._open
+
+    def store_sync(self) -> Store:
+        """Return the store, for code that waits."""
+        return self._open or self._bridge.run(self.store)
+
+    def wait_for(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Call an async function from code that waits."""
+        return self._bridge.run(work)
+
+    async def finished(self, job: JobId) -> JobView | None:
+        """Wait until a job has finished, or is gone: None. All who wait on one loop share every look at the store."""
+        store = await self.store()
+        key = id(asyncio.get_running_loop()), id(store)
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = Room(store, on_empty=lambda: self._rooms.pop(key, None))
+        return await room.finished(job)
+
+    async def enter(self) -> None:
+        """Open the store for a user who will leave again."""
+        with self._guard:
+            self._users += 1
+        try:
+            await self.store()
+        except BaseException:
+            with self._guard:
+                self._users -= 1
+            raise
+
+    async def leave(self) -> None:
+        """Close the store if this was the last of its users."""
+        with self._guard:
+            self._users -= 1
+            last = self._users == 0
+        if last:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the store, whoever uses it."""
+        await self.close_store()
+        self._bridge.close()
+
+    def close_sync(self) -> None:
+        """Close the store, from code that waits."""
+        self._bridge.run(self.close_store)
+        self._bridge.close()
+
+    async def close_store(self) -> None:
+        """Close the store, and leave the bridge as it is."""
+        while not (change := self._begin(closing=True)):
+            with suppress(MainspringError):  # of an opening, whose own caller gets it
+                await self._others()
+        store, self._open = self._made, None
+        if self._source.again:
+            self._made = None
+        try:
+            if store:
+                await store.close()
+        finally:
+            self._end(change)
+            _OPEN.discard(self)
+
+    async def _finish_opening(self, change: "Future[None]") -> Store:
+        try:
+            # One whose opening failed or was cut short is opened again, so that nothing of it is left lying about.
+            store = self._made = self._made or self._source.make(self.clock)
+            await store.open()
+            self._open = store
+            _OPEN.add(self)
+        except Exception as error:
+            self._end(change, error)
+            raise
+        except BaseException:
+            self._end(change)
+            raise
+        self._end(change)
+        return store
+
+    def _begin(self, *, closing: bool = False) -> "Future[None] | None":
+        """Become the one who opens or closes; None if someone else does, or if it is open already."""
+        with self._guard:
+            if self._change or (self._open and not closing):
+                return None
+            self._change, self._changing = Future(), asyncio.get_running_loop()
+            return self._change
+
+    def _end(self, change: "Future[None]", error: Exception | None = None) -> None:
+        with self._guard:
+            self._change = self._changing = None
+        if error:
+            change.set_exception(error)
+        else:
+            change.set_result(None)
+
+    async def _others(self) -> None:
+        """Wait for whoever opens or closes; raises what their opening raised."""
+        with self._guard:
+            change, loop = self._change, self._changing
+        if not change:
+            return
+        elsewhere = loop is not asyncio.get_running_loop()
+        with outside("a store that is opened on another event loop") if elsewhere else nullcontext():
+            await asyncio.shield(asyncio.wrap_future(change))
+
+
+_OPEN: Final["weakref.WeakSet[Connection]"] = weakref.WeakSet()
+
+
+class _LastLoop(asyncio.SelectorEventLoop):
+    """At the end of a program there are no new threads: what is meant for one is done on the spot."""
+
+    def run_in_executor(self, _: object, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
+        answer: asyncio.Future[T] = self.create_future()
+        try:
+            answer.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - goes to whoever awaits it
+            answer.set_exception(error)
+        return answer
+
+
+@atexit.register
+def _close_what_is_open() -> None:
+    """Let a script that never closed its app leave no open files behind. Threads that wait end with the program."""
+    for connection in tuple(_OPEN):
+        with suppress(Exception), asyncio.Runner(loop_factory=_LastLoop) as runner:  # what was committed is safe
+            runner.run(asyncio.wait_for(connection.close_store(), _LAST_WISH))

@@ -1,0 +1,1 @@
+"""A node: loops around the port."""

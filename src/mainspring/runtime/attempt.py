@@ -1,0 +1,94 @@
+"""One execution of a job on this node, from its claim to its end, and what its end comes to."""
+
+import asyncio
+from enum import StrEnum
+from typing import Final
+
+from mainspring.core.outcome import AttemptError, Interrupted, Outcome, Raised, Signal, Succeeded, outcome_of
+from mainspring.core.retry import Retry
+from mainspring.errors import MainspringError
+from mainspring.runtime.definition import Definition
+from mainspring.runtime.executors.errors import attempt_error
+from mainspring.runtime.executors.link import LoopLink
+from mainspring.stores.records import Delivery
+
+
+class Reason(StrEnum):
+    """Why the node stops an attempt."""
+
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"  # an operator asked for it
+    SHUTDOWN = "shutdown"
+    SILENCE = "no renewal"  # the node cannot renew, and others may soon take over
+    LEASE_LOST = "lease lost"  # another node may be running the job by now
+
+
+class Attempt:
+    """A running attempt: its task, and whether the node has told it to stop."""
+
+    __slots__ = (
+        "abandoned",
+        "began",
+        "definition",
+        "delivery",
+        "ends_itself",
+        "link",
+        "reason",
+        "settled",
+        "task",
+        "timeout",
+        "timers",
+    )
+
+    def __init__(self, delivery: Delivery, definition: Definition, *, timeout: float, began: float) -> None:
+        self.delivery: Final = delivery
+        self.definition: Final = definition
+        self.timeout: Final = timeout
+        self.began: Final = began
+        self.task: asyncio.Task[object] | None = None
+        self.link: LoopLink | None = None
+        self.timers: list[asyncio.TimerHandle] = []
+        self.reason: Reason | None = None
+        self.abandoned = False
+        self.ends_itself = False
+        """The handler has a transaction that may end the job."""
+        self.settled = False
+        """Its end was written by the handler's own transaction."""
+
+
+def outcome_of_attempt(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:
+    """Say what an attempt came to; None if nothing that this node says about it counts any more."""
+    if attempt.reason is Reason.LEASE_LOST:
+        return None
+    if ended.cancelled():
+        return _stopped(attempt) if attempt.reason else _cancelled_by_others(attempt.definition.retry)
+    raised = ended.exception()
+    if raised is None:
+        return _returned(attempt, ended.result())
+    if attempt.reason and not isinstance(raised, Signal):
+        return _stopped(attempt)  # what a handler raises because it is stopped is no failure of its own
+    return outcome_of(raised, attempt_error(raised), attempt.definition.retry)
+
+
+def _returned(attempt: Attempt, value: object) -> Outcome:
+    try:
+        return Succeeded(attempt.definition.result.encode(value) if value is not None else None)
+    except MainspringError as error:
+        return outcome_of(error, attempt_error(error), attempt.definition.retry)
+
+
+def _stopped(attempt: Attempt) -> Outcome:
+    if attempt.reason is Reason.TIMEOUT:
+        error = AttemptError(type="TimeoutError", message=f"it ran for longer than {attempt.timeout:g} s")
+        return Raised(error=error, retryable=attempt.definition.retry.wants(TimeoutError()))
+    return Interrupted(started=True)
+
+
+def stopped(attempt: Attempt) -> Outcome:
+    """Say what an attempt comes to that was told to stop and does not."""
+    return _stopped(attempt)
+
+
+def _cancelled_by_others(retry: Retry) -> Outcome:
+    error = AttemptError(type="CancelledError", message="it awaited something that someone else cancelled")
+    return Raised(error=error, retryable=retry.wants(RuntimeError()))

@@ -1,0 +1,79 @@
+"""The body of an attempt: middleware around an executor around the task's function."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from mainspring.clock import Clock
+from mainspring.duration import seconds
+from mainspring.errors import StoreError
+from mainspring.runtime.attempt import Attempt
+from mainspring.runtime.call import CallFacts
+from mainspring.runtime.context import Context
+from mainspring.runtime.definition import ExecutorKind
+from mainspring.runtime.events import Events, log
+from mainspring.runtime.executors.coroutine import CoroutineExecutor
+from mainspring.runtime.executors.executor import Executor
+from mainspring.runtime.executors.link import LoopLink
+from mainspring.runtime.executors.process import ProcessExecutor
+from mainspring.runtime.executors.thread import ThreadExecutor
+from mainspring.runtime.middleware import Middleware, onion
+from mainspring.runtime.own_end import OwnEnd
+from mainspring.settings import NodeSettings
+from mainspring.stores.port import Store
+from mainspring.stores.records import Note
+
+
+class Body:
+    """Knows how every kind of task is called."""
+
+    def __init__(
+        self, store: Store, events: Events, settings: NodeSettings, middleware: Sequence[Middleware], clock: Clock
+    ) -> None:
+        self._store = store
+        self._events = events
+        self._middleware = middleware
+        self._clock = clock
+        self._executors: Mapping[ExecutorKind, Executor] = {
+            ExecutorKind.COROUTINE: CoroutineExecutor(),
+            ExecutorKind.THREAD: ThreadExecutor(),
+            ExecutorKind.PROCESS: ProcessExecutor(
+                settings.processes, stop_grace=min(1.0, seconds(settings.stop_grace) / 2)
+            ),
+        }
+
+    async def run(self, attempt: Attempt) -> object:
+        """Call the function; return what it returned, or raise what it raised."""
+        definition = attempt.definition
+        facts = CallFacts(delivery=attempt.delivery, started_at=self._store.now(), timeout=attempt.timeout)
+        executor = self._executors[definition.executor]
+        if definition.executor is ExecutorKind.COROUTINE and definition.context is None and not self._middleware:
+            return await executor.call(definition, facts)
+        link = LoopLink(facts, self._write, clock=self._clock)
+        attempt.link = link
+        own_end = OwnEnd(attempt, self._store, self._events, self._clock)
+        context = Context(facts, link, own_end)
+        heart = partial(executor.call, definition, facts, context)
+        try:
+            value = await onion(self._middleware, context, heart)()
+            await own_end.confirm()
+        finally:
+            await self._last_words(link)
+        return value
+
+    async def _last_words(self, link: LoopLink) -> None:
+        try:
+            await link.flush()
+        except StoreError as error:  # progress and log lines; the end of the attempt is another matter
+            self._events.count("notes_lost")
+            log.warning("the last log lines of job %s could not be written: %s", link.facts.job, error)
+        finally:
+            link.close()
+
+    async def _write(self, note: Note) -> bool:
+        (accepted,) = await self._store.note([note])
+        return accepted
+
+    async def close(self) -> None:
+        """Let go of threads and process slots; who has not ended by now is given up."""
+        for executor in self._executors.values():
+            await executor.close()

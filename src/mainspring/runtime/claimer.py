@@ -1,0 +1,119 @@
+"""Claims jobs for the places that are free, and a few more that will start soon.
+
+How many more is what starts in a tenth of a second at the present pace: a node of slow jobs holds back nothing that
+another could start, a node of quick ones spares itself the round trips.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mainspring.clock import Clock
+from mainspring.core.names import Name
+from mainspring.errors import NodeGone
+from mainspring.runtime.keeper import Membership
+from mainspring.runtime.runner import Runner
+from mainspring.stores.port import Store
+from mainspring.stores.records import Claimed, ClaimRequest
+from mainspring.supervise import Directive, Notifier, Proceed, Sleep
+
+AHEAD: Final = 0.1  # seconds of work that may be claimed before there is a place for it
+MOST_AHEAD: Final = 1000
+LOOK: Final = 1.0  # seconds between two looks if nothing wakes the claimer: a hint may be lost, a clock may jump
+AGAIN: Final = 0.05  # what is due and was not given waits for something else to end
+
+
+class Claimer:
+    """The step of a service; `wake` is notified when places are freed and when something may have become due."""
+
+    def __init__(
+        self,
+        store: Store,
+        runner: Runner,
+        *,
+        me: Callable[[], Membership],
+        clock: Clock,
+        tasks: Callable[[], tuple[frozenset[Name], frozenset[Name]]],
+        queues: tuple[str, ...] | None,
+    ) -> None:
+        self.wake = Notifier()
+        self.quiet = False
+        self._store = store
+        self._runner = runner
+        self._me = me
+        self._clock = clock
+        self._tasks = tasks
+        self._queues = queues
+        self._pace = Pace()
+
+    async def step(self) -> Directive:
+        me = self._me()
+        self._runner.give_back_late()
+        if self.quiet:
+            return Sleep(LOOK, wakeable=True)
+        light, heavy = self._tasks()
+        ahead = self._pace.ahead(self._runner.started, self._clock.monotonic())
+        waits = [
+            await self._claim(me, light, room=self._runner.room, ahead=max(0, ahead - self._runner.buffered)),
+            await self._claim(me, heavy, room=min(self._runner.room, self._runner.free_slots), ahead=0),
+        ]
+        wait = min(waits)
+        return Proceed() if wait <= 0 else Sleep(wait, wakeable=True)
+
+    async def _claim(self, me: Membership, tasks: frozenset[Name], *, room: int, ahead: int) -> float:
+        """Claim of these tasks; returns how many seconds to wait before the next claim."""
+        if not tasks or (room <= 0 and ahead <= 0):
+            return LOOK
+        request = ClaimRequest(
+            node=me.node,
+            term=me.term,
+            tasks=tasks,
+            queues=self._rooms(),
+            others=self._queues is None,
+            room=max(room, 0),
+            ahead=ahead,
+            suspects=0 if self._runner.has_suspect else 1,
+        )
+        try:
+            with self._runner.claiming():
+                claimed = await self._store.claim(request)
+                for delivery in claimed.deliveries:
+                    self._runner.take(delivery)
+        except NodeGone:  # the keeper will learn it too, join again, and wake us
+            return LOOK
+        return self._wait(request, claimed)
+
+    def _rooms(self) -> Mapping[str, int] | None:
+        rooms = self._runner.rooms()
+        if self._queues is not None:
+            everything = self._runner.concurrency + MOST_AHEAD
+            return {queue: rooms.get(queue, everything) for queue in self._queues}
+        return rooms or None
+
+    def _wait(self, request: ClaimRequest, claimed: Claimed) -> float:
+        if len(claimed.deliveries) == request.room + request.ahead:
+            return 0 if self._runner.room > 0 else LOOK
+        if claimed.next_due is None:
+            return LOOK
+        due_in = (claimed.next_due - self._store.now()).total_seconds()
+        return min(LOOK, due_in) if due_in > 0 else AGAIN
+
+
+class Pace:
+    """How many jobs start in a while, as a moving average that forgets within a second."""
+
+    def __init__(self) -> None:
+        self._rate = 0.0
+        self._started = 0
+        self._at: float | None = None
+
+    def ahead(self, started: int, now: float) -> int:
+        """Take note of how many have been started so far; returns how many will start in the next moment."""
+        if self._at is None:
+            self._started, self._at = started, now
+            return 0
+        elapsed = now - self._at
+        if elapsed >= 0.01:  # shorter than that says nothing about a pace
+            weight = min(1.0, elapsed)
+            self._rate += ((started - self._started) / elapsed - self._rate) * max(weight, 0.2)
+            self._started, self._at = started, now
+        return min(MOST_AHEAD, int(self._rate * AHEAD))

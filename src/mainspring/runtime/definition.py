@@ -1,0 +1,109 @@
+"""What a node has to know of a task in order to run it, and the registry where it looks that up."""
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from mainspring.core.codec import Arguments, Value
+from mainspring.core.job import Retention
+from mainspring.core.limits import Gate, Limit, Scope
+from mainspring.core.names import Name
+from mainspring.core.retry import Retry
+from mainspring.core.unique import Unique
+from mainspring.errors import NameTaken, UnknownTask
+
+DEFAULT_RETRY: Final = Retry.exponential()
+DEFAULT_RETENTION: Final = Retention()
+
+
+class ExecutorKind(StrEnum):
+    """Where a task's function is called."""
+
+    COROUTINE = "coroutine"  # on the node's event loop; for `async def`
+    THREAD = "thread"  # in a thread of the node; cannot be killed, only asked to stop
+    PROCESS = "process"  # in a process slot; is killed when it does not stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A task, as it was declared."""
+
+    name: Name
+    function: Callable[..., object]
+    arguments: Arguments
+    result: Value[Any]
+    executor: ExecutorKind
+    context: str | None = None
+    """The parameter that takes the `Context`, if there is one."""
+    reference: str | None = None
+    """"module:qualified.name", where another process finds it; None if none could."""
+    aliases: tuple[Name, ...] = ()
+    queue: str = "default"
+    priority: int = 50
+    retry: Retry = DEFAULT_RETRY
+    timeout: timedelta | None = None
+    expires: timedelta | None = None
+    loss_limit: int = 3
+    retention: Retention = DEFAULT_RETENTION
+    unique: Unique | None = None
+    limits: tuple[Limit, ...] = ()
+    """At most one with a key and one without."""
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """Both gates of the task, so that a limit that was taken out of the code is taken out of the store."""
+        whole = next((limit for limit in self.limits if not limit.keys), None)
+        keyed = next((limit for limit in self.limits if limit.keys), None)
+        return (_gate(Scope.TASK, str(self.name), whole), _gate(Scope.KEY, str(self.name), keyed))
+
+
+def _gate(scope: Scope, name: str, limit: Limit | None) -> Gate:
+    if limit is None:
+        return Gate(scope=scope, name=name)
+    return Gate(scope=scope, name=name, concurrency=limit.concurrency, rate=limit.pace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """What an app declares about a queue."""
+
+    concurrency: int | None = None
+    """Jobs of it that one node runs at a time; None: as many as the node runs at all."""
+    timeout: timedelta | None = None
+    """For its jobs whose own and whose task say nothing."""
+    limit: Limit | None = None
+    """Over all nodes together."""
+
+
+@dataclass(slots=True)
+class Registry:
+    """The tasks of an app, by name and alias. Names are looked up here and never imported."""
+
+    _tasks: dict[Name, Definition] = field(default_factory=dict)
+    _aliases: dict[Name, Definition] = field(default_factory=dict)
+
+    def add(self, definition: Definition) -> None:
+        names = (definition.name, *definition.aliases)
+        for name in names:
+            if name in self._tasks or name in self._aliases:
+                raise NameTaken(str(name))
+        self._tasks[definition.name] = definition
+        self._aliases.update((alias, definition) for alias in definition.aliases)
+
+    def find(self, name: Name) -> Definition:
+        found = self._tasks.get(name) or self._aliases.get(name)
+        if found is None:
+            near = difflib.get_close_matches(str(name), [str(one) for one in self.names], n=1)
+            raise UnknownTask(str(name), near[0] if near else "")
+        return found
+
+    @property
+    def names(self) -> frozenset[Name]:
+        """Every name and alias under which a job may ask for a task of this app."""
+        return frozenset((*self._tasks, *self._aliases))
+
+    def __iter__(self) -> Iterator[Definition]:
+        return iter(self._tasks.values())

@@ -1,0 +1,55 @@
+"""What a node tells its listeners: logical transitions of jobs, after they were committed.
+
+In order per job; at most once, also across a crash: what was committed and not told before the crash is not told again.
+A listener that raises is counted and logged, and stops neither the job nor the other listeners. Listeners are called on
+the node's event loop and must not block it.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.job import Job, NodeId, State
+from mainspring.core.machine import Event
+from mainspring.core.outcome import AttemptError
+
+log: Final = logging.getLogger("mainspring.node")
+
+
+class StateChange(Struct, frozen=True, kw_only=True):
+    """A job has gone from one state to another."""
+
+    job: Job
+    """As it is now."""
+    event: Event
+    source: State | None
+    target: State
+    node: NodeId | None = None
+    seconds: float | None = None
+    """How long the attempt took that has ended."""
+    error: AttemptError | None = None
+
+
+Listener: TypeAlias = Callable[[StateChange], None]
+
+
+class Events:
+    """Tells listeners, and counts what nobody has to be told of one by one."""
+
+    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+        self.listeners = tuple(listeners)
+        self.counts: Counter[str] = Counter()
+
+    def tell(self, change: StateChange) -> None:
+        for listener in self.listeners:
+            try:
+                listener(change)
+            except Exception:
+                self.counts["listener_errors"] += 1
+                log.exception("a listener raised on %s of job %s; the job goes on", change.event, change.job.id)
+
+    def count(self, what: str, number: int = 1) -> None:
+        self.counts[what] += number

@@ -1,0 +1,87 @@
+"""Keeps the node's leases: joins, renews, and joins again under a new id if the node was declared dead.
+
+It runs in a thread of its own, so that a handler that blocks the event loop costs no lease. What it learns it hands to
+the event loop: what the store believes that the node holds, orders for it, and how the other nodes stand.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from mainspring.clock import Clock
+from mainspring.core.job import NodeId
+from mainspring.errors import NodeGone
+from mainspring.runtime.events import log
+from mainspring.stores.port import Nodes
+from mainspring.stores.records import NodeRecord, Pulse
+from mainspring.supervise import Directive, Proceed, Sleep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Under which id and term the node is known at present."""
+
+    node: NodeId
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A renewal that went through."""
+
+    pulse: Pulse
+    began: float
+    """When it was sent off, by the monotonic clock: what was committed before is in its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ears:
+    """Who is told of what; all are called on the node's event loop."""
+
+    joined: Callable[[Membership], None]
+    renewed: Callable[[Beat], None]
+    gone: Callable[[], None]
+
+
+class Keeper:
+    """The step of a service that may run on another loop than the node's."""
+
+    def __init__(self, store: Nodes, record: NodeRecord, *, beat: float, clock: Clock, ears: Ears) -> None:
+        self._store = store
+        self._record = record
+        self._beat = beat
+        self._clock = clock
+        self._ears = ears
+        self._home = asyncio.get_running_loop()
+        self._membership: Membership | None = None
+
+    async def step(self) -> Directive:
+        if self._membership is None:
+            return await self._join()
+        return await self._renew(self._membership)
+
+    async def _join(self) -> Directive:
+        node = NodeId(f"{self._record.id}-{secrets.token_hex(4)}")
+        term = await self._store.join(replace(self._record, id=node))
+        self._membership = Membership(node=node, term=term)
+        self._tell(self._ears.joined, self._membership)
+        return Proceed()
+
+    async def _renew(self, membership: Membership) -> Directive:
+        began = self._clock.monotonic()
+        try:
+            pulse = await self._store.renew(membership.node, membership.term)
+        except NodeGone:
+            log.error("node %s was declared dead; its work is stopped, and it goes on under a new id", membership.node)
+            self._membership = None
+            self._tell(self._ears.gone)
+            return Proceed()
+        self._tell(self._ears.renewed, Beat(pulse=pulse, began=began))
+        return Sleep(self._beat)
+
+    def _tell(self, ear: Callable[..., None], *what: object) -> None:
+        if not self._home.is_closed():
+            self._home.call_soon_threadsafe(ear, *what)

@@ -1,0 +1,120 @@
+"""Lets a handler write the end of its own job together with its own writes: both are committed, or neither.
+
+The settle comes last and is fenced like any other. If the lease is gone, the whole transaction is rolled back, so that
+the effects of a job are there exactly once.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mainspring.clock import Clock
+from mainspring.core.job import Claim, State
+from mainspring.core.machine import Change, decide
+from mainspring.core.outcome import Succeeded
+from mainspring.duration import Duration, duration
+from mainspring.errors import DeclarationError, LeaseLost
+from mainspring.runtime.attempt import Attempt
+from mainspring.runtime.context import Done
+from mainspring.runtime.events import Events, StateChange
+from mainspring.stores.port import Store, Transaction, Transactions
+from mainspring.stores.records import Settled, Settlement, Verdict
+
+
+class HandlerTransaction:
+    """An open transaction on the store's database, which ends the job when it ends."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self.value: object = None
+
+    async def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run a statement; returns its rows."""
+        return await self._tx.execute(statement, parameters)
+
+    def finish(self, value: object) -> None:
+        """Set the job's result; what the handler returns later does not count."""
+        self.value = value
+
+
+class OwnEnd:
+    """What one attempt can do about its own end."""
+
+    def __init__(self, attempt: Attempt, store: Store, events: Events, clock: Clock) -> None:
+        self._attempt = attempt
+        self._store = store
+        self._events = events
+        self._clock = clock
+        self._enlisted: Change | None = None
+
+    @asynccontextmanager
+    async def transaction(self, limit: Duration) -> AsyncIterator[HandlerTransaction]:
+        """Open a transaction whose commit ends the job with success."""
+        transactions = self._transactions()
+        self._attempt.ends_itself = True
+        async with transactions.transaction(limit=duration(limit)) as tx:
+            own = HandlerTransaction(tx)
+            yield own
+            settlement = self._settlement(own.value)
+            settled = await tx.settle(settlement)
+            if settled.verdict is Verdict.STALE:  # a cancel came in between, and success outweighs it
+                settlement = self._settlement(own.value, settled)
+                settled = await tx.settle(settlement)
+            self._check(settled)
+        self._attempt.settled = True
+        self._tell(settlement.change)
+
+    def settle_in(self, tx: object, value: object) -> Done:
+        """Write the end into a transaction of the handler's own. It counts once that is committed."""
+        transactions = self._transactions()
+        self._attempt.ends_itself = True
+        settlement = self._settlement(value)
+        settled = transactions.settle_in_sync(tx, settlement)
+        if settled.verdict is Verdict.STALE:
+            settlement = self._settlement(value, settled)
+            settled = transactions.settle_in_sync(tx, settlement)
+        self._check(settled)
+        self._enlisted = settlement.change
+        return Done()
+
+    async def confirm(self) -> None:
+        """Look whether the transaction was committed that `settle_in` took part in; if not, the attempt has failed."""
+        if self._enlisted is None:
+            return
+        claim = self._attempt.delivery.claim
+        (view,) = await self._store.get([claim.job.id])
+        if view is not None and (view.job.state, view.job.lease) == (State.RUNNING, claim.job.lease):
+            raise RuntimeError("the transaction that was given to settle_in was not committed")
+        self._attempt.settled = True
+        self._tell(self._enlisted)
+
+    def _settlement(self, value: object, stale: Settled | None = None) -> Settlement:
+        claim = self._attempt.delivery.claim
+        if stale is not None and stale.job is not None:
+            claim = Claim(job=stale.job, node=claim.node)
+        result = None if value is None else self._attempt.definition.result.encode(value)
+        change = decide(claim, Succeeded(result), self._store.now(), 0.0)
+        return Settlement(change=change, by=claim.node, seconds=self._clock.monotonic() - self._attempt.began)
+
+    def _check(self, settled: Settled) -> None:
+        if not settled.accepted:
+            job = self._attempt.delivery.claim.job
+            raise LeaseLost(str(job.id), job.lease)
+
+    def _transactions(self) -> Transactions:
+        if isinstance(self._store, Transactions):
+            return self._store
+        raise DeclarationError("transaction", "this store has no transactions to share; use a SQLite file")
+
+    def _tell(self, change: Change) -> None:
+        self._events.count(change.event)
+        if change.after is not None:
+            self._events.tell(
+                StateChange(
+                    job=change.after,
+                    event=change.event,
+                    source=change.before.state,
+                    target=change.after.state,
+                    node=change.node,
+                )
+            )

@@ -1,0 +1,78 @@
+"""Takes away what is past its time, in bounded chunks, and ends jobs whose task nobody knows."""
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from mainspring.clock import Clock
+from mainspring.core.names import Name
+from mainspring.core.outcome import NoSuchTask
+from mainspring.runtime.events import Events, log
+from mainspring.runtime.keeper import Membership
+from mainspring.runtime.settler import Ended, Settler
+from mainspring.stores.port import Store
+from mainspring.stores.records import ClaimRequest
+from mainspring.supervise import Directive, Proceed, Sleep
+
+CHUNK: Final = 1000
+
+
+class Pruner:
+    """The step of a service. Every node has one; they do not get into each other's way."""
+
+    def __init__(
+        self,
+        store: Store,
+        settler: Settler,
+        events: Events,
+        *,
+        me: Callable[[], Membership],
+        clock: Clock,
+        every: float,
+        unknown_task_grace: timedelta,
+        roll: Callable[[], float] = random.random,
+    ) -> None:
+        self._store = store
+        self._settler = settler
+        self._events = events
+        self._me = me
+        self._clock = clock
+        self._every = every
+        self._grace = unknown_task_grace
+        self._roll = roll
+        self._began = clock.monotonic()
+
+    async def step(self) -> Directive:
+        pruned = await self._store.prune(CHUNK)
+        self._events.count("pruned", pruned)
+        if pruned == CHUNK:
+            return Proceed()
+        self._events.count("mended", await self._store.mend(CHUNK))
+        await self._end_unknown_tasks()
+        return Sleep(self._every * (0.5 + self._roll()))  # several nodes, not all at once
+
+    async def _end_unknown_tasks(self) -> None:
+        # A node that has just come up cannot know who else is on the way.
+        if self._clock.monotonic() - self._began < self._grace.total_seconds():
+            return
+        for name in await self._store.unknown_tasks(self._grace):
+            await self._end_unknown(name)
+
+    async def _end_unknown(self, name: Name) -> None:
+        me = self._me()
+        request = ClaimRequest(
+            node=me.node,
+            term=me.term,
+            tasks=frozenset({name}),
+            room=CHUNK,
+            suspects=CHUNK,
+            due_by=self._store.now() - self._grace,
+        )
+        claimed = await self._store.claim(request)
+        for delivery in claimed.deliveries:
+            self._settler.put(Ended(claim=delivery.claim, outcome=NoSuchTask(), by=me.node))
+        if claimed.deliveries:
+            log.warning(
+                "%s jobs of %s failed: no node has known the task for %s", len(claimed.deliveries), name, self._grace
+            )

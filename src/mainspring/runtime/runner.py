@@ -1,0 +1,303 @@
+"""Runs claimed jobs, so many at a time, each as one asyncio task.
+
+Reads as the way of one job: taken, started, stopped if need be, ended, its place given to the next. A body that does
+not stop when it is told to is abandoned after a grace time: its end is written and fenced, but its place here, and what
+its limits count, stays taken until it has really ended.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from mainspring.clock import Clock
+from mainspring.core.job import JobId, State
+from mainspring.core.machine import Event, is_expired
+from mainspring.core.outcome import Expired, Interrupted, Outcome, Succeeded
+from mainspring.duration import seconds
+from mainspring.errors import UnknownTask
+from mainspring.runtime.attempt import Attempt, Reason, outcome_of_attempt, stopped
+from mainspring.runtime.body import Body
+from mainspring.runtime.definition import Definition, ExecutorKind, QueueSettings, Registry
+from mainspring.runtime.events import Events, StateChange, log
+from mainspring.runtime.settler import Ended, Settler
+from mainspring.settings import NodeSettings
+from mainspring.stores.port import Store
+from mainspring.stores.records import Delivery, Held, Place
+from mainspring.supervise import Notifier
+
+LATE: Final = 1.0  # seconds after which a claimed job that has found no place goes back
+
+
+class Runner:
+    """The places of a node, and what runs in them. Everything here happens on the node's event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        settler: Settler,
+        events: Events,
+        body: Body,
+        *,
+        settings: NodeSettings,
+        queues: Mapping[str, QueueSettings],
+        clock: Clock,
+    ) -> None:
+        self.concurrency = settings.concurrency
+        self.started = 0
+        self.freed = Notifier()
+        self.ended = asyncio.Event()
+        """Set, and cleared again, whenever an attempt has ended."""
+        self._store = store
+        self._registry = registry
+        self._settler = settler
+        self._events = events
+        self._body = body
+        self._queues = queues
+        self._clock = clock
+        self._slots = settings.processes
+        self._timeout = seconds(settings.timeout)
+        self._stop_grace = seconds(settings.stop_grace)
+        self._attempts: dict[JobId, Attempt] = {}
+        self._abandoned: set[Attempt] = set()
+        self._line: deque[tuple[Delivery, float]] = deque()
+        self._by_queue: Counter[str] = Counter()
+        self._claims = 0
+        self._strangers: set[tuple[JobId, int]] = set()
+
+    # What the claimer asks.
+
+    @property
+    def busy(self) -> int:
+        return len(self._attempts) + len(self._abandoned)
+
+    @property
+    def buffered(self) -> int:
+        return len(self._line)
+
+    @property
+    def room(self) -> int:
+        return self.concurrency - self.busy - len(self._line)
+
+    @property
+    def free_slots(self) -> int:
+        running = (*self._attempts.values(), *self._abandoned)
+        return self._slots - sum(one.definition.executor is ExecutorKind.PROCESS for one in running)
+
+    @property
+    def has_suspect(self) -> bool:
+        return any(attempt.delivery.claim.job.is_suspect for attempt in self._attempts.values())
+
+    def rooms(self) -> dict[str, int]:
+        """Room left in queues that have a concurrency of their own on this node."""
+        return {
+            name: max(0, queue.concurrency - self._by_queue[name])
+            for name, queue in self._queues.items()
+            if queue.concurrency is not None
+        }
+
+    @contextmanager
+    def claiming(self) -> Iterator[None]:
+        """Mark a claim under way: what it has been given may be known to the store before it is known here."""
+        self._claims += 1
+        try:
+            yield
+        finally:
+            self._claims -= 1
+
+    # The way of a job.
+
+    def take(self, delivery: Delivery) -> None:
+        """Start a claimed job, or let it wait for the next place."""
+        job = delivery.claim.job
+        self._by_queue[job.queue] += 1
+        if self.busy < self.concurrency:
+            self._start(delivery)
+        else:
+            self._line.append((delivery, self._clock.monotonic()))
+
+    def _start(self, delivery: Delivery) -> None:
+        job = delivery.claim.job
+        try:
+            definition = self._registry.find(job.task)
+        except UnknownTask:  # it was unregistered after the claim had been sent
+            self._settle_unstarted(delivery, Interrupted(started=False))
+            return
+        if job.expires_at is not None and is_expired(job, self._store.now()):
+            self._settle_unstarted(delivery, Expired())
+            return
+        loop = asyncio.get_running_loop()
+        began = self._clock.monotonic()
+        attempt = Attempt(delivery, definition, timeout=self._timeout_of(delivery, definition), began=began)
+        self._attempts[job.id] = attempt
+        self.started += 1
+        if self._events.listeners:
+            self._tell_claimed(delivery)
+        attempt.task = loop.create_task(self._body.run(attempt))
+        attempt.timers.append(loop.call_later(attempt.timeout, self._stop, attempt, Reason.TIMEOUT))
+        attempt.task.add_done_callback(partial(self._ended, attempt))
+
+    def _timeout_of(self, delivery: Delivery, definition: Definition) -> float:
+        if delivery.timeout is not None:
+            return delivery.timeout.total_seconds()
+        if definition.timeout is not None:
+            return definition.timeout.total_seconds()
+        queue = self._queues.get(delivery.claim.job.queue)
+        return queue.timeout.total_seconds() if queue and queue.timeout is not None else self._timeout
+
+    def _stop(self, attempt: Attempt, reason: Reason) -> None:
+        """Tell an attempt to stop; the first reason is the one that counts, but a lost lease outweighs all."""
+        if attempt.reason is None or reason is Reason.LEASE_LOST:
+            attempt.reason = reason
+        if attempt.task is None or attempt.task.done():
+            return
+        if attempt.link:
+            attempt.link.stop()
+        attempt.task.cancel()
+        if reason is not Reason.SHUTDOWN:  # there, the node's own deadline decides
+            loop = asyncio.get_running_loop()
+            attempt.timers.append(loop.call_later(self._stop_grace, self._abandon, attempt))
+
+    def _abandon(self, attempt: Attempt) -> None:
+        job = attempt.delivery.claim.job
+        if attempt.abandoned or self._attempts.get(job.id) is not attempt:
+            return
+        attempt.abandoned = True
+        del self._attempts[job.id]
+        self._abandoned.add(attempt)
+        self._events.count("abandoned")
+        log.error("job %s (%s) did not stop when told to (%s); abandoned", job.id, job.task, attempt.reason)
+        if attempt.reason is not Reason.LEASE_LOST and not attempt.settled:
+            self._settle(attempt, stopped(attempt), keeps_place=True)
+
+    def _ended(self, attempt: Attempt, task: "asyncio.Task[object]") -> None:
+        for timer in attempt.timers:
+            timer.cancel()
+        outcome = outcome_of_attempt(attempt, task)  # looked at in any case: an exception nobody asks for is reported
+        if attempt.abandoned:
+            self._really_ended(attempt)
+        else:
+            del self._attempts[attempt.delivery.claim.job.id]
+            if attempt.settled:
+                self._after_the_end(attempt, outcome)
+            elif outcome is not None:
+                self._settle(attempt, outcome)
+        self._free(attempt.delivery)
+
+    def _after_the_end(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """The handler's own transaction has ended the job; what happened later is worth a line and no more."""
+        if not isinstance(outcome, Succeeded):
+            self._events.count("errors_after_the_end")
+            log.warning(
+                "job %s had ended with its transaction, and went on to: %s", attempt.delivery.claim.job.id, outcome
+            )
+
+    def _settle(self, attempt: Attempt, outcome: Outcome, *, keeps_place: bool = False) -> None:
+        claim = attempt.delivery.claim
+        self._settler.put(
+            Ended(
+                claim=claim,
+                outcome=outcome,
+                by=claim.node,
+                seconds=self._clock.monotonic() - attempt.began,
+                keeps_place=keeps_place,
+                told_elsewhere=attempt.ends_itself,
+            )
+        )
+
+    def _settle_unstarted(self, delivery: Delivery, outcome: Outcome) -> None:
+        self._settler.put(Ended(claim=delivery.claim, outcome=outcome, by=delivery.claim.node))
+        self._free(delivery)
+
+    def _free(self, delivery: Delivery) -> None:
+        self._by_queue[delivery.claim.job.queue] -= 1
+        while self._line and self.busy < self.concurrency:
+            waiting, _ = self._line.popleft()
+            self._start(waiting)
+        self.ended.set()
+        if len(self._line) <= self.concurrency:
+            self.freed.notify_one()
+
+    def _really_ended(self, attempt: Attempt) -> None:
+        self._abandoned.discard(attempt)
+        claim = attempt.delivery.claim
+        log.warning("the abandoned body of job %s (%s) has ended", claim.job.id, claim.job.task)
+        self._settler.release(claim.node, Place(claim.job.id, claim.job.lease))
+
+    def _tell_claimed(self, delivery: Delivery) -> None:
+        claim = delivery.claim
+        self._events.tell(
+            StateChange(
+                job=claim.job, event=Event.CLAIMED, source=delivery.source, target=State.RUNNING, node=claim.node
+            )
+        )
+
+    # What the node asks.
+
+    def give_back_late(self) -> None:
+        """Return what has waited for a place for too long, so that others may run it."""
+        now = self._clock.monotonic()
+        while self._line and now - self._line[0][1] > LATE:
+            self._give_back(self._line.popleft()[0])
+
+    def give_back_all(self) -> None:
+        """Return all that has not been started."""
+        while self._line:
+            self._give_back(self._line.popleft()[0])
+
+    def _give_back(self, delivery: Delivery) -> None:
+        self._events.count("given_back_unstarted")
+        self._settle_unstarted(delivery, Interrupted(started=False))
+
+    def stop_all(self, reason: Reason) -> None:
+        for attempt in list(self._attempts.values()):
+            self._stop(attempt, reason)
+
+    def forget_line(self) -> None:
+        """Drop what was claimed and not started, without a word: the node holds it no longer."""
+        while self._line:
+            delivery, _ = self._line.popleft()
+            self._by_queue[delivery.claim.job.queue] -= 1
+
+    async def drained(self) -> None:
+        """Wait until nothing runs."""
+        while self.busy:
+            self.ended.clear()
+            await self.ended.wait()
+
+    def unstoppable(self) -> tuple[Attempt, ...]:
+        """Name what still runs."""
+        return (*self._attempts.values(), *self._abandoned)
+
+    def reconcile(self, held: tuple[Held, ...], began: float) -> set[tuple[JobId, int]]:
+        """Compare what the store believes that we hold, as of `began`, with what we know.
+
+        Returns leases whose claim we never heard of, because its answer was lost.
+        """
+        believed = {one.job: one for one in held}
+        for attempt in list(self._attempts.values()):
+            claim = attempt.delivery.claim
+            one = believed.get(claim.job.id)
+            if one is None or one.lease != claim.job.lease:
+                if attempt.began < began and not attempt.settled:
+                    self._stop(attempt, Reason.LEASE_LOST)
+            elif one.cancel_requested_at is not None and attempt.reason is None:
+                self._stop(attempt, Reason.CANCEL)
+        return self._lost_claims(held)
+
+    def _lost_claims(self, held: tuple[Held, ...]) -> set[tuple[JobId, int]]:
+        """Seen twice in a row, a beat apart, with no claim under way: then no answer is on its way any more."""
+        strangers = self.unknown(held) if not self._claims else set()
+        lost = strangers & self._strangers
+        self._strangers = strangers - lost
+        return lost
+
+    def unknown(self, held: tuple[Held, ...]) -> set[tuple[JobId, int]]:
+        """Choose the leases of which nothing is known here."""
+        known = {(one.delivery.claim.job.id, one.delivery.claim.job.lease) for one in self._attempts.values()}
+        known |= {(delivery.claim.job.id, delivery.claim.job.lease) for delivery, _ in self._line}
+        known |= self._settler.leases()
+        return {(one.job, one.lease) for one in held} - known

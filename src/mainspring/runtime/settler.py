@@ -1,0 +1,152 @@
+"""Writes how attempts ended, many at a time.
+
+What was put here is written once the store takes it, however often that has to be tried: a finished attempt is not
+forgotten because a write failed. While one batch is being written the next one gathers, so that batches are as large as
+the node is busy, and a single job is written at once.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mainspring.core.job import Claim, JobId, NodeId
+from mainspring.core.machine import Change, decide
+from mainspring.core.outcome import Outcome, Raised
+from mainspring.runtime.events import Events, StateChange, log
+from mainspring.stores.port import Store
+from mainspring.stores.records import Place, Settled, Settlement, Verdict
+from mainspring.supervise import Directive, Idle, Notifier, Proceed
+
+BATCH: Final = 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class Ended:
+    """An attempt that is over, until it is written."""
+
+    claim: Claim
+    outcome: Outcome
+    by: NodeId
+    seconds: float | None = None
+    keeps_place: bool = False
+    told_elsewhere: bool = False
+    """The handler's own transaction may have ended the job before, and told of it."""
+
+
+class Settler:
+    """The step of a service, and the line in front of it."""
+
+    def __init__(self, store: Store, events: Events, *, roll: Callable[[], float] = random.random) -> None:
+        self.wake = Notifier()
+        self._store = store
+        self._events = events
+        self._roll = roll
+        self._line: deque[Ended] = deque()
+        self._writing: Sequence[Ended] = ()
+        self._places: dict[NodeId, list[Place]] = {}
+        self._written = asyncio.Event()
+
+    def put(self, ended: Ended) -> None:
+        """Have the end of an attempt written. Call it on the node's event loop."""
+        self._line.append(ended)
+        if len(self._line) == 1:
+            self.wake.notify_one()
+
+    def release(self, node: NodeId, place: Place) -> None:
+        """Have a place given up that the end of its attempt had left taken."""
+        self._places.setdefault(node, []).append(place)
+        self.wake.notify_one()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._line and not self._writing and not self._places
+
+    async def emptied(self) -> None:
+        """Wait until everything has been written."""
+        while not self.is_empty:
+            self._written.clear()
+            await self._written.wait()
+
+    def leases(self) -> set[tuple[JobId, int]]:
+        """What is held still, because its end is not written yet."""
+        return {(one.claim.job.id, one.claim.job.lease) for one in (*self._line, *self._writing)}
+
+    async def step(self) -> Directive:
+        """Write what has gathered."""
+        directive = await self._write()
+        self._written.set()
+        return directive
+
+    async def _write(self) -> Directive:
+        batch = [self._line.popleft() for _ in range(min(BATCH, len(self._line)))]
+        if not batch:
+            await self._release()
+            return Idle()
+        self._writing = batch
+        try:
+            settlements = self._decide(batch)
+            answers = await self._store.settle(settlements)
+        except BaseException:
+            self._line.extendleft(reversed(batch))
+            raise
+        finally:
+            self._writing = ()
+        for ended, settlement, answer in zip(batch, settlements, answers, strict=True):
+            self._answered(ended, settlement.change, answer)
+        return Idle() if self.is_empty else Proceed()
+
+    async def _release(self) -> None:
+        while self._places:
+            node, places = self._places.popitem()
+            try:
+                await self._store.release(node, places)
+            except BaseException:
+                self._places.setdefault(node, []).extend(places)
+                raise
+
+    def _decide(self, batch: Sequence[Ended]) -> list[Settlement]:
+        now = self._store.now()
+        roll = self._roll
+        return [
+            Settlement(
+                change=decide(ended.claim, ended.outcome, now, roll()),
+                by=ended.by,
+                seconds=ended.seconds,
+                keeps_place=ended.keeps_place,
+            )
+            for ended in batch
+        ]
+
+    def _answered(self, ended: Ended, change: Change, answer: Settled) -> None:
+        if answer.verdict is Verdict.STALE and answer.job is not None:
+            ended.claim = Claim(job=answer.job, node=ended.claim.node)
+            self.put(ended)
+            return
+        if answer.accepted:
+            if not (answer.verdict is Verdict.REPEATED and ended.told_elsewhere):
+                self._tell(change, ended)
+        elif ended.by == ended.claim.node:  # of several reapers all but one come too late, and that is as it should be
+            self._events.count("refused")
+            log.warning(
+                "%s of job %s came too late: lease %s is not held", change.event, change.before.id, change.before.lease
+            )
+
+    def _tell(self, change: Change, ended: Ended) -> None:
+        self._events.count(change.event)
+        if not self._events.listeners or change.after is None:
+            return
+        error = ended.outcome.error if isinstance(ended.outcome, Raised) else None
+        self._events.tell(
+            StateChange(
+                job=change.after,
+                event=change.event,
+                source=change.before.state,
+                target=change.after.state,
+                node=ended.by,
+                seconds=ended.seconds,
+                error=error,
+            )
+        )

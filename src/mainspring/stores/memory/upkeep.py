@@ -1,0 +1,71 @@
+"""The rest of the role `Jobs`: what is done now and then, a little at a time."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final, TypeVar
+
+from mainspring.stores.memory.guard import Guarded
+
+A_DAY: Final = timedelta(days=1)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class UpkeepRole(Guarded):
+    """Mending and pruning."""
+
+    async def mend(self, limit: int) -> int:
+        with self._locked():
+            tables = self._tables
+            ended = (taken for taken in tables.gates if not tables.still_runs(taken))
+            mended = list(islice((taken for taken in ended if not tables.is_alive(taken.node)), limit))
+            for taken in mended:
+                tables.give_up(taken)
+        if mended:
+            self._ring()
+        return len(mended)
+
+    async def prune(self, limit: int) -> int:
+        with self._locked() as now:
+            left = limit
+            left -= self._prune_jobs(left, now)
+            left -= self._tables.uniques.prune(left, now)
+            left -= self._prune_nodes(left, now - A_DAY)
+            left -= self._prune_orders(left, now - A_DAY)
+            left -= self._prune_locks(left, now - A_DAY)
+            self._tables.gates.forget(now)
+        if left < limit:
+            self._ring()
+        return limit - left
+
+    def _prune_jobs(self, limit: int, now: datetime) -> int:
+        finished = self._tables.finished
+        pruned = 0
+        while pruned < limit and (first := finished.first()) and first[0][0] <= now:
+            self._tables.delete(self._tables.rows[first[1]])
+            pruned += 1
+        return pruned
+
+    def _prune_nodes(self, limit: int, a_day_ago: datetime) -> int:
+        nodes = self._tables.nodes
+        keep_places = {taken.node for taken in self._tables.gates}
+        dead = (name for name, node in nodes.items() if node.died_at and node.died_at <= a_day_ago and not node.running)
+        return _drop(nodes, (name for name in dead if name not in keep_places), limit)
+
+    def _prune_orders(self, limit: int, a_day_ago: datetime) -> int:
+        orders = self._tables.orders
+        return _drop(orders, (name for name, order in orders.items() if order.given_at <= a_day_ago), limit)
+
+    def _prune_locks(self, limit: int, a_day_ago: datetime) -> int:
+        locks = self._tables.locks
+        return _drop(locks, (name for name, lock in locks.items() if lock.expires_at <= a_day_ago), limit)
+
+
+def _drop(table: dict[K, V], names: Iterable[K], limit: int) -> int:
+    """Take rows out of a table, at most so many; returns how many."""
+    dropped = list(islice(names, limit))
+    for name in dropped:
+        del table[name]
+    return len(dropped)

@@ -1,0 +1,360 @@
+"""What goes into a store and what comes out of it: plain values, the same for every store."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from sys import maxsize
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.backoff import Backoff
+from mainspring.core.job import Cause, Claim, Job, JobId, NodeId, Retention, State
+from mainspring.core.machine import Change, Event
+from mainspring.core.names import Name
+from mainspring.core.outcome import AttemptError
+from mainspring.core.unique import UniqueKey
+
+When: TypeAlias = datetime | timedelta
+"""An instant, or a length of time that counts from the store's now."""
+
+AT_ONCE: Final = timedelta(0)
+
+
+class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept with a job for people and tools; no rule looks at it."""
+
+    tags: tuple[str, ...] = ()
+    parent: JobId | None = None
+    """The job whose handler enqueued it."""
+    owner: str | None = None
+    traceparent: str | None = None
+
+
+class NewJob(Struct, frozen=True, kw_only=True):
+    """A job that is to be. Its id is made by the caller, so that an enqueue whose answer was lost can be repeated."""
+
+    id: JobId
+    task: Name
+    payload: bytes
+    backoff: Backoff
+    max_attempts: int
+    run_at: When = AT_ONCE
+    expires: When | None = None
+    queue: str = "default"
+    priority: int = 50
+    loss_limit: int = 3
+    retention: Retention = Retention()
+    timeout: timedelta | None = None
+    key: str | None = None
+    """What the task's keyed limit counts it under."""
+    unique: UniqueKey | None = None
+    facts: Facts = Facts()
+
+
+class Enqueued(Struct, frozen=True, kw_only=True):
+    """The answer for one new job: the id of the job that is there now."""
+
+    id: JobId
+    fresh: bool
+    """False: it was there before, under this id or with the same unique key."""
+
+
+class ClaimRequest(Struct, frozen=True, kw_only=True):
+    """How much a node can take on, and of what."""
+
+    node: NodeId
+    term: int
+    tasks: frozenset[Name]
+    queues: Mapping[str, int] | None = None
+    """Room on this node by queue; a queue that is not named is not claimed from. None: from every queue."""
+    others: bool = False
+    """Claim from queues that are not named too; they have no room of their own to keep to."""
+    room: int = 1
+    """How many can start at once."""
+    ahead: int = 0
+    """How many more may be claimed because they will start soon."""
+    suspects: int = 1
+    """How many suspects may be among them (`Job.is_suspect`); they take `room`, never `ahead`."""
+    due_by: datetime | None = None
+    """Take only what was due by then; None: by the store's now."""
+
+    def room_in(self, queue: str) -> int:
+        """How many jobs may come from a queue, as far as its own room goes."""
+        named = {} if self.queues is None else self.queues
+        return named.get(queue, maxsize if self.queues is None or self.others else 0)
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """A claimed job with all that its attempt needs."""
+
+    claim: Claim
+    source: State
+    """In which state it waited."""
+    payload: bytes
+    enqueued_at: datetime
+    timeout: timedelta | None = None
+    key: str | None = None
+    saved: bytes | None = None
+    """What earlier attempts saved, one JSON object."""
+    previous_error: AttemptError | None = None
+    facts: Facts = Facts()
+
+
+class Claimed(Struct, frozen=True, kw_only=True):
+    """The answer to a claim."""
+
+    deliveries: tuple[Delivery, ...]
+    next_due: datetime | None = None
+    """When this node could get more: now or earlier if something is left that is due, None if nothing is known."""
+
+
+class Settlement(Struct, frozen=True, kw_only=True):
+    """A change that is to be written, and who writes it."""
+
+    change: Change
+    by: NodeId | None = None
+    """The node that writes the end of an attempt: the holder of its lease, or the reaper of a dead one's."""
+    seconds: float | None = None
+    """How long the attempt took, by the monotonic clock."""
+    keeps_place: bool = False
+    """The body goes on although the attempt has ended: what its limits count stays taken until `release`."""
+
+
+class Verdict(StrEnum):
+    """What became of a settlement."""
+
+    ACCEPTED = "accepted"
+    REPEATED = "repeated"  # it was accepted before, and the answer got lost; counts as accepted, tell nobody twice
+    STALE = "stale"  # the job has changed; decide again on `job`
+    REFUSED = "refused"  # the lease is not held, or the job is gone; nothing was written
+    CONFLICT = "conflict"  # the job's unique key has been taken by another
+
+
+class Settled(Struct, frozen=True, kw_only=True):
+    """The answer for one settlement."""
+
+    verdict: Verdict
+    job: Job | None = None
+    """The job as it is now, where the verdict is STALE."""
+    holder: JobId | None = None
+    """The job that has the unique key, where the verdict is CONFLICT."""
+
+    @property
+    def accepted(self) -> bool:
+        return self.verdict in {Verdict.ACCEPTED, Verdict.REPEATED}
+
+
+class LogLine(Struct, frozen=True):
+    """One line that a handler logged."""
+
+    at: datetime
+    level: str
+    message: str
+
+
+class Progress(Struct, frozen=True):
+    """How far a job is, in percent, and what it is doing."""
+
+    percent: float
+    message: str = ""
+
+
+class Note(Struct, frozen=True, kw_only=True):
+    """What an attempt wants to have kept while it runs; what is left out stays."""
+
+    job: JobId
+    lease: int
+    node: NodeId
+    saved: bytes | None = None
+    progress: Progress | None = None
+    lines: tuple[LogLine, ...] = ()
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """A lease that a store believes a node to hold."""
+
+    job: JobId
+    lease: int
+    cancel_requested_at: datetime | None = None
+
+
+class Place(Struct, frozen=True):
+    """What a settlement that `keeps_place` left taken."""
+
+    job: JobId
+    lease: int
+
+
+class Process(Struct, frozen=True, kw_only=True):
+    """Where a node runs, so that its neighbours can see when it is gone."""
+
+    host: str
+    """Tells machines, their boots and their process namespaces apart."""
+    pid: int
+    started: str
+    """Tells processes apart that had the same id."""
+
+
+class NodeRecord(Struct, frozen=True, kw_only=True):
+    """A node as it joins."""
+
+    id: NodeId
+    process: Process
+    tasks: frozenset[Name]
+    queues: tuple[str, ...] | None = None
+    concurrency: int = 0
+    version: str = ""
+    doorbell: str | None = None
+
+
+class NodeView(Struct, frozen=True, kw_only=True):
+    """A node as others see it."""
+
+    node: NodeRecord
+    term: int
+    counter: int
+    """Grows with every renewal."""
+    alive: bool
+    joined_at: datetime
+    renewed_at: datetime
+    """By the store's clock: for people. Whether a node is alive is not read from it."""
+    running: int = 0
+
+
+class Quiet(Struct, frozen=True, tag="quiet"):
+    """Finish what runs, take nothing new."""
+
+
+class Resume(Struct, frozen=True, tag="resume"):
+    """Take jobs again."""
+
+
+class StopNode(Struct, frozen=True, tag="stop"):
+    """Shut down, as on SIGTERM."""
+
+
+class DumpStacks(Struct, frozen=True, tag="dump_stacks"):
+    """Say where every thread and task stands; the answer is kept with the order."""
+
+
+class SetConcurrency(Struct, frozen=True, tag="concurrency"):
+    """Run so many jobs at a time."""
+
+    places: int
+
+
+NodeOrder: TypeAlias = Quiet | Resume | StopNode | DumpStacks | SetConcurrency
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """Something that an operator asks of a node."""
+
+    id: int
+    node: NodeId
+    order: NodeOrder
+    given_at: datetime
+    done_at: datetime | None = None
+    answer: str | None = None
+
+
+class Pulse(Struct, frozen=True, kw_only=True):
+    """The answer to a renewal."""
+
+    held: tuple[Held, ...]
+    orders: tuple[Order, ...]
+    nodes: tuple[NodeView, ...]
+    """All nodes that are not known to be dead, the asking one included."""
+
+
+class Lock(Struct, frozen=True, kw_only=True):
+    """A named lease. `term` grows with every change of holder: the fencing number."""
+
+    name: str
+    holder: str
+    term: int
+    expires_at: datetime
+
+
+class AttemptView(Struct, frozen=True, kw_only=True):
+    """An attempt that did not succeed."""
+
+    job: JobId
+    lease: int
+    attempt: int
+    node: NodeId
+    event: Event
+    started_at: datetime | None
+    ended_at: datetime
+    seconds: float | None = None
+    error: AttemptError | None = None
+    reason: str = ""
+    """Why it snoozed or was deferred."""
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """A job with everything that is kept of it, but for its attempts and log lines."""
+
+    job: Job
+    payload: bytes
+    enqueued_at: datetime
+    facts: Facts = Facts()
+    node: NodeId | None = None
+    """The node that holds its lease, or held it last."""
+    started_at: datetime | None = None
+    """When its last attempt was claimed."""
+    seconds: float | None = None
+    """How long the attempt took that ended last."""
+    timeout: timedelta | None = None
+    key: str | None = None
+    unique: UniqueKey | None = None
+    saved: bytes | None = None
+    progress: Progress | None = None
+    result: bytes | None = None
+    error: AttemptError | None = None
+    """Of the last attempt that had one."""
+
+
+class JobFilter(Struct, frozen=True, kw_only=True):
+    """Which jobs to list; what is left out does not matter."""
+
+    states: tuple[State, ...] = ()
+    queue: str | None = None
+    task: Name | None = None
+    tag: str | None = None
+    cause: Cause | None = None
+    parent: JobId | None = None
+
+
+class JobPage(Struct, frozen=True, kw_only=True):
+    """Some jobs, newest first."""
+
+    jobs: tuple[JobView, ...]
+    after: JobId | None = None
+    """Where the next page begins; None if this was the last."""
+
+
+class Pause(Struct, frozen=True, kw_only=True):
+    """Why a queue stands still."""
+
+    at: datetime
+    by: str = ""
+    reason: str = ""
+
+
+class QueueView(Struct, frozen=True, kw_only=True):
+    """A queue: every one that has jobs, or is paused."""
+
+    name: str
+    waiting: int
+    """Due and not."""
+    running: int
+    paused: Pause | None = None
+
+
+class SchemaVersion(Struct, frozen=True, kw_only=True):
+    """How a store's tables stand to this code."""
+
+    found: int
+    """0: there are none yet."""
+    wanted: int

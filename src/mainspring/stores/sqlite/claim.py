@@ -1,0 +1,154 @@
+"""Claiming: giving jobs to a node, each under a new lease.
+
+A claim asks the lanes in which something may be had, the highest priority first, takes what is due of their strands,
+and reads no job that it does not give out.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from mainspring.core.job import WAITING, Claim, Job, NodeId, State
+from mainspring.stores.records import Claimed, ClaimRequest, Delivery
+from mainspring.stores.sqlite import gates, nodes, places, strands
+from mainspring.stores.sqlite.lanes import Lane
+from mainspring.stores.sqlite.pick import Pick, pick
+from mainspring.stores.sqlite.rooms import Rooms
+from mainspring.stores.sqlite.rows import (
+    Row,
+    error,
+    facts,
+    instant,
+    job_id,
+    micros,
+    optional_instant,
+    optional_span,
+    policy,
+)
+from mainspring.stores.sqlite.session import Session
+from mainspring.stores.sqlite.statements import statement
+
+_OPEN_LANES: Final = statement("lanes_open")
+_OPEN_STRANDS: Final = statement("strands_open_by_time")
+_NEXT_OPENINGS: Final = statement("strands_next_opening")
+_READ: Final = statement("jobs_claimed")
+_TAKE: Final = statement("jobs_take")
+_TRACES: Final = statement("traces_of")
+_LEASE: Final = 6  # its place in the rows of _READ
+_WAITING: Final = {str(state): state for state in WAITING}
+
+
+def claim(session: Session, request: ClaimRequest) -> Claimed:
+    """Give out as much as there is room for, and say when there will be more."""
+    nodes.must_live(session, request.node, request.term)
+    rooms = Rooms(session, request)
+    for task in rooms.rated_keys:
+        session.run(_OPEN_STRANDS, (task, session.now))
+    horizon = session.now if request.due_by is None else min(session.now, micros(request.due_by))
+    heads = _heads(session, rooms)
+    deliveries: list[Delivery] = []
+    for lanes in _by_priority(lane for lane, head_at in heads.items() if head_at <= horizon):
+        look_again = True
+        while look_again and rooms.left > 0:
+            jobs, look_again = pick(session, lanes, rooms, horizon)
+            deliveries += _give(session, request.node, jobs, rooms)
+    if deliveries:
+        heads = _heads(session, rooms)
+    return Claimed(deliveries=tuple(deliveries), next_due=optional_instant(_next_due(session, heads, rooms)))
+
+
+def _heads(session: Session, rooms: Rooms) -> dict[Lane, int]:
+    """When the first open strand is due, of each lane that the request asks for."""
+    lanes = ((session.lane(number), head_at) for number, head_at in session.rows(_OPEN_LANES))
+    return {lane: head_at for lane, head_at in lanes if rooms.admits(lane)}
+
+
+def _by_priority(lanes: Iterator[Lane]) -> Iterator[list[Lane]]:
+    groups: defaultdict[int, list[Lane]] = defaultdict(list)
+    for lane in lanes:
+        groups[lane.priority].append(lane)
+    for priority in sorted(groups, reverse=True):
+        yield groups[priority]
+
+
+def _give(session: Session, node: NodeId, picks: Sequence[Pick], rooms: Rooms) -> Iterator[Delivery]:
+    """Write the claim, and leave everything as true as it was before: heads, places, rates, marks."""
+    if not picks:
+        return iter(())
+    numbers = str([one.number for one in picks])
+    rows = {row[0]: row for row in session.rows(_READ, (numbers,))}
+    session.run(_TAKE, (node, session.now, numbers))
+    strands.leave(session, {one.strand for one in picks})
+    if rooms.touched:
+        _pass_gates(session, node, picks, rows, rooms)
+    again = [number for number, row in rows.items() if row[_LEASE]]  # it has had a lease before
+    traces = {number: kept for number, *kept in session.rows(_TRACES, (str(again),))} if again else {}
+    return (_delivery(node, one.lane, rows[one.number], traces.get(one.number)) for one in picks)
+
+
+def _pass_gates(session: Session, node: NodeId, picks: Sequence[Pick], rows: dict[int, Row], rooms: Rooms) -> None:
+    taken = []
+    for one in picks:
+        passages = [*rooms.passages(one.lane), rooms.key_passage(one.lane, one.key)]
+        taken += [
+            (passage.gate.scope, passage.gate.name, passage.key, one.job, rows[one.number][_LEASE] + 1, node)
+            for passage in passages
+            if passage and passage.gate.concurrency is not None
+        ]
+    places.occupy(session, taken)
+    gates.spend(session, rooms.touched)
+    gates.mark(session, {(passage.gate.name, passage.key) for passage in rooms.touched if passage.is_keyed})
+
+
+def _next_due(session: Session, heads: dict[Lane, int], rooms: Rooms) -> int | None:
+    """When the same request could be given more, as far as time alone decides."""
+    opening = dict(heads)
+    for task in rooms.rated_keys:
+        for number, opens_at in session.rows(_NEXT_OPENINGS, (task,)):
+            lane = session.lane(number)
+            if opens_at is not None and rooms.admits(lane):
+                opening[lane] = min(opens_at, opening.get(lane, opens_at))
+    return min((due for lane, at in opening.items() if (due := rooms.passes_at(lane, at)) is not None), default=None)
+
+
+def _delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
+    """Make what a node is given. With all fields named, a job alone takes 0.87 µs; with those that say something, 0.25."""
+    (
+        _number, stored_id, state, run_at, attempt, losses, lease, revision, max_attempts, loss_limit, stored_policy,
+        payload, enqueued_at, granted, expires_at, timeout, key, parent, stored_facts,
+    ) = row  # fmt: skip
+    backoff, retention = policy(stored_policy)
+    job = Job(
+        id=job_id(stored_id),
+        task=lane.task,
+        state=State.RUNNING,
+        run_at=instant(run_at),
+        backoff=backoff,
+        max_attempts=max_attempts,
+        queue=lane.queue,
+        priority=lane.priority,
+        attempt=attempt + 1,
+        losses=losses,
+        loss_limit=loss_limit,
+        lease=lease + 1,
+        revision=revision + 1,
+        retention=retention,
+    )
+    if granted or expires_at is not None:
+        job = replace(job, granted=granted, expires_at=optional_instant(expires_at))
+    delivery = Delivery(
+        claim=Claim(job=job, node=node), source=_WAITING[state], payload=payload, enqueued_at=instant(enqueued_at)
+    )
+    if timeout is None and key is None and parent is None and stored_facts is None and traces is None:
+        return delivery
+    saved, last_error = traces or (None, None)
+    return replace(
+        delivery,
+        timeout=optional_span(timeout),
+        key=key,
+        saved=saved,
+        previous_error=error(last_error),
+        facts=facts(stored_facts, parent),
+    )

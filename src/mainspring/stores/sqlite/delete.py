@@ -1,0 +1,32 @@
+"""Deleting: a job goes with all that belongs to it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mainspring.stores.sqlite import places, strands, unique
+from mainspring.stores.sqlite.rows import unique as unique_key
+from mainspring.stores.sqlite.session import Session
+from mainspring.stores.sqlite.statements import statement
+
+_READ: Final = statement("jobs_deleted")
+_TABLES: Final = tuple(
+    statement(f"delete_{table}") for table in ("jobs", "payloads", "traces", "attempts", "log_lines")
+)
+
+
+def delete(session: Session, numbers: Sequence[int], *, pruned: bool = False) -> None:
+    """Take jobs away. The unique key of one that is pruned stays taken until its period has passed."""
+    wanted = str(list(numbers))
+    any_places = places.any_taken(session)
+    free = unique.outlive if pruned else unique.drop
+    left: set[int] = set()
+    for id_, lane, strand, key in session.rows(_READ, (wanted,)):
+        if any_places:
+            places.vacate_job(session, id_)
+        if strand is not None:
+            left.add(strand)
+        if (held := unique_key(key)) is not None:
+            free(session, session.lane(lane).task, held, id_)
+    for table in _TABLES:
+        session.run(table, (wanted,))
+    strands.leave(session, left)

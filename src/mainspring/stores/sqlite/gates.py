@@ -1,0 +1,160 @@
+"""Gates: how many jobs of a task, queue or key may run, and how many may start in a while."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from mainspring.core.limits import Gate, Rate, Scope
+from mainspring.stores.sqlite.rows import Row, instant, optional_instant, optional_micros, span_micros, to_span
+from mainspring.stores.sqlite.session import Session
+from mainspring.stores.sqlite.statements import statement
+
+_ALL: Final = statement("gates_all")
+_FIND: Final = statement("gate_find")
+_SET: Final = statement("gate_set")
+_DROP: Final = statement("gate_drop")
+_SPEND: Final = statement("gate_spend")
+_TAKEN: Final = statement("places_count")
+_SPENT: Final = statement("spent_find")
+_SPEND_KEY: Final = statement("spent_set")
+_FORGET_KEYS: Final = statement("spent_drop")
+_MARK: Final = statement("strands_mark")
+_KEYS: Final = statement("strand_keys")
+_OCCUPY_RUNNING: Final = {
+    Scope.TASK: statement("places_of_running_task"),
+    Scope.QUEUE: statement("places_of_running_queue"),
+    Scope.KEY: statement("places_of_running_keys"),
+}
+
+ENDLESS: Final = 1 << 62
+"""Room without a limit: only to be compared with what is wanted."""
+
+
+@dataclass(slots=True)
+class Passage:
+    """A gate as one claim comes to it: what has passed before, and what passes now."""
+
+    gate: Gate
+    key: str
+    taken: int
+    """Places that were taken before."""
+    spent_until: datetime | None
+    now: datetime
+    room: int = ENDLESS
+    """How many more may pass now."""
+    passed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.gate.concurrency is not None:
+            self.room = self.gate.concurrency - self.taken
+        if self.gate.rate is not None:
+            self.room = min(self.room, self.gate.rate.room(self.spent_until, self.now))
+
+    def let_pass(self, jobs: int) -> None:
+        self.room -= jobs
+        self.passed += jobs
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.gate.scope is Scope.KEY
+
+    @property
+    def is_full(self) -> bool:
+        return self.gate.concurrency is not None and self.taken + self.passed >= self.gate.concurrency
+
+    @property
+    def spent(self) -> datetime | None:
+        """The account of its rate, with those who passed now."""
+        if self.gate.rate is None or not self.passed:
+            return self.spent_until
+        return self.gate.rate.take(self.spent_until, self.now, self.passed)
+
+    @property
+    def opens_at(self) -> datetime | None:
+        """When its rate lets the next one start; None: now."""
+        opens_at = None if self.gate.rate is None else self.gate.rate.opens_at(self.spent)
+        return opens_at if opens_at is not None and opens_at > self.now else None
+
+
+def all_gates(session: Session) -> dict[tuple[Scope, str], tuple[Gate, datetime | None]]:
+    """Read every gate there is, with its account; those of a keyed one are kept by key."""
+    read = ((_gate(row), optional_instant(row[6])) for row in session.rows(_ALL))
+    return {(gate.scope, gate.name): (gate, spent_until) for gate, spent_until in read}
+
+
+def approach(session: Session, gate: Gate, spent_until: datetime | None) -> Passage:
+    return _approach(session, gate, "", spent_until)
+
+
+def approach_with_key(session: Session, gate: Gate, key: str) -> Passage:
+    account = None if gate.rate is None else session.row(_SPENT, (gate.name, key))
+    return _approach(session, gate, key, None if account is None else instant(account[0]))
+
+
+def _approach(session: Session, gate: Gate, key: str, spent_until: datetime | None) -> Passage:
+    taken = 0 if gate.concurrency is None else session.rows(_TAKEN, (gate.scope, gate.name, key))[0][0]
+    return Passage(gate=gate, key=key, taken=taken, spent_until=spent_until, now=instant(session.now))
+
+
+def key_stands(session: Session, task: str, key: str) -> tuple[bool, int | None]:
+    """Say whether as many jobs of a key run as may, and when its rate opens."""
+    row = session.row(_FIND, (Scope.KEY, task))
+    if row is None:
+        return False, None
+    passage = approach_with_key(session, _gate(row), key)
+    return passage.is_full, optional_micros(passage.opens_at)
+
+
+def mark(session: Session, keys: Iterable[tuple[str, str]]) -> None:
+    """Tell the strands of each (task, key) how their gate stands now."""
+    for task, key in keys:
+        session.run(_MARK, (*key_stands(session, task, key), task, key))
+
+
+def spend(session: Session, passages: Iterable[Passage]) -> None:
+    """Write down what the rates have spent on those who passed."""
+    for passage in passages:
+        if not passage.passed or passage.gate.rate is None:
+            continue
+        spent = optional_micros(passage.spent)
+        if passage.is_keyed:
+            session.run(_SPEND_KEY, (passage.gate.name, passage.key, spent))
+        else:
+            session.run(_SPEND, (spent, passage.gate.scope, passage.gate.name))
+
+
+def declare(session: Session, gates: Sequence[Gate]) -> None:
+    """Set gates: the newest word on each holds."""
+    for gate in gates:
+        row = session.row(_FIND, (gate.scope, gate.name))
+        known = Gate(scope=gate.scope, name=gate.name) if row is None else _gate(row)
+        if known != gate:
+            _replace(session, known, gate)
+            session.woke = True
+
+
+def _replace(session: Session, known: Gate, gate: Gate) -> None:
+    if gate.concurrency is None and gate.rate is None:
+        session.run(_DROP, (gate.scope, gate.name))
+    else:
+        session.run(_SET, (gate.scope, gate.name, gate.concurrency, *_rate_columns(gate.rate)))
+    if known.rate != gate.rate:
+        session.run(_SPEND, (None, gate.scope, gate.name))
+    if known.rate != gate.rate and gate.scope is Scope.KEY:
+        session.run(_FORGET_KEYS, (gate.name,))
+    if known.concurrency is None and gate.concurrency is not None:
+        # What runs already has passed no gate; from now on it counts like everything else.
+        session.run(_OCCUPY_RUNNING[gate.scope], (gate.name,))
+    if gate.scope is Scope.KEY:
+        mark(session, [(gate.name, key) for (key,) in session.rows(_KEYS, (gate.name,))])
+
+
+def _rate_columns(rate: Rate | None) -> tuple[int | None, int | None, int | None]:
+    return (None, None, None) if rate is None else (rate.count, span_micros(rate.period), rate.burst)
+
+
+def _gate(row: Row) -> Gate:
+    scope, name, concurrency, count, period, burst = row[:6]
+    rate = None if count is None else Rate(count=count, period=to_span(period), burst=burst)
+    return Gate(scope=Scope(scope), name=name, concurrency=concurrency, rate=rate)

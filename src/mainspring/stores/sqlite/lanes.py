@@ -1,0 +1,80 @@
+"""Lanes: (task, queue, priority, suspect), the few rows that say who may take the jobs behind them.
+
+They are permanent, so whoever has read one from a committed transaction may remember it for ever. What was made or read
+in one that may yet be rolled back is remembered only within it: its number may go to another lane later.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+from mainspring.core.names import Name
+from mainspring.stores.sqlite.statements import statement
+
+_BY_ID: Final = statement("lane_by_id")
+_FIND: Final = statement("lane_find")
+_ADD: Final = statement("lane_add")
+
+
+class Executes(Protocol):
+    """Whatever runs a statement and gives back its rows."""
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]: ...
+
+
+class Lane(NamedTuple):
+    """What decides whether a node may take a job, but for its due time and its key."""
+
+    id: int
+    task: Name
+    queue: str
+    priority: int
+    suspect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Lanes that were read."""
+
+    by_id: dict[int, Lane] = field(default_factory=dict)
+    by_place: dict[tuple[Name, str, int, bool], Lane] = field(default_factory=dict)
+
+    def add(self, lane: Lane) -> None:
+        self.by_id[lane.id] = self.by_place[lane.task, lane.queue, lane.priority, lane.suspect] = lane
+
+
+class Lanes:
+    """The lanes that one transaction knows: those that all know, and what it learns itself."""
+
+    def __init__(self, common: Known) -> None:
+        self._common = common
+        self._learnt = Known()
+
+    def keep(self) -> None:
+        """Tell everyone what was learnt: the transaction has been committed."""
+        for lane in self._learnt.by_id.values():
+            self._common.add(lane)
+
+    def forget(self) -> None:
+        """Unlearn: what was learnt may have been rolled back."""
+        self._learnt = Known()
+
+    def get(self, source: Executes, number: int) -> Lane:
+        found = self._common.by_id.get(number) or self._learnt.by_id.get(number)
+        return found or self._learn(number, source.rows(_BY_ID, (number,))[0])
+
+    def find(self, source: Executes, task: Name, queue: str, priority: int, *, suspect: bool) -> Lane:
+        """Return the lane, made if it was not there."""
+        place = (task, queue, priority, suspect)
+        found = self._common.by_place.get(place) or self._learnt.by_place.get(place)
+        if found:
+            return found
+        values = (str(task), queue, priority, suspect)
+        rows = source.rows(_FIND, values) or source.rows(_ADD, values)
+        return self._learn(rows[0][0], values)
+
+    def _learn(self, number: int, values: tuple[Any, ...]) -> Lane:
+        task, queue, priority, suspect = values
+        lane = Lane(number, Name.parse(task), queue, priority, bool(suspect))
+        self._learnt.add(lane)
+        return lane

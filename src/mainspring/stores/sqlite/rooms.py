@@ -1,0 +1,110 @@
+"""What a claim may give out: the node's room, pauses, and the gates of tasks, queues and keys."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from mainspring.core.limits import Scope
+from mainspring.stores.records import ClaimRequest
+from mainspring.stores.sqlite import gates
+from mainspring.stores.sqlite.gates import ENDLESS, Passage
+from mainspring.stores.sqlite.lanes import Lane
+from mainspring.stores.sqlite.rows import micros
+from mainspring.stores.sqlite.session import Session
+from mainspring.stores.sqlite.statements import statement
+
+_PAUSED: Final = statement("paused_queues")
+
+
+class Rooms:
+    """Room in every respect, as it shrinks while jobs are taken."""
+
+    def __init__(self, session: Session, request: ClaimRequest) -> None:
+        self._session = session
+        self._request = request
+        self._at_once = request.room
+        self._left = request.room + request.ahead
+        self._suspects = request.suspects
+        self._taken: Counter[str] = Counter()
+        self._paused = {queue for (queue,) in session.rows(_PAUSED)}
+        self._gates = gates.all_gates(session)
+        self._passages: dict[tuple[Scope, str, str], Passage] = {}
+
+    @property
+    def left(self) -> int:
+        return self._left
+
+    def admits(self, lane: Lane) -> bool:
+        """Say whether the request asks for this lane at all, and no operator has closed its queue."""
+        request = self._request
+        if lane.task not in request.tasks or lane.queue in self._paused:
+            return False
+        if request.room_in(lane.queue) <= 0:
+            return False
+        return not lane.suspect or min(request.suspects, request.room) > 0
+
+    def of(self, lane: Lane) -> int:
+        """How many more jobs of a lane may be taken now, as far as their keys let them."""
+        room = min(self._suspects, self._at_once) if lane.suspect else self._left
+        room = min(room, self._request.room_in(lane.queue) - self._taken[lane.queue])
+        for passage in self.passages(lane):
+            room = min(room, passage.room)
+        return room
+
+    def take(self, lane: Lane, key: str | None, jobs: int = 1) -> None:
+        self._at_once -= jobs
+        self._left -= jobs
+        if lane.suspect:
+            self._suspects -= jobs
+        self._taken[lane.queue] += jobs
+        for passage in self.passages(lane):
+            passage.let_pass(jobs)
+        if keyed := self.key_passage(lane, key):
+            keyed.let_pass(jobs)
+
+    def passages(self, lane: Lane) -> Iterator[Passage]:
+        """The gates that all jobs of a lane have to pass."""
+        if not self._gates:
+            return
+        for scope, name in ((Scope.TASK, str(lane.task)), (Scope.QUEUE, lane.queue)):
+            found = self._gates.get((scope, name))
+            if found:
+                yield self._passages.get((scope, name, "")) or self._approach(gates.approach(self._session, *found))
+
+    def key_passage(self, lane: Lane, key: str | None) -> Passage | None:
+        """The gate that jobs of a lane with this key have to pass, if there is one."""
+        if key is None or not self._gates:
+            return None
+        name = str(lane.task)
+        found = self._gates.get((Scope.KEY, name))
+        if not found:
+            return None
+        known = self._passages.get((Scope.KEY, name, key))
+        return known or self._approach(gates.approach_with_key(self._session, found[0], key))
+
+    def of_key(self, lane: Lane, key: str | None) -> int:
+        passage = self.key_passage(lane, key)
+        return ENDLESS if passage is None else passage.room
+
+    def passes_at(self, lane: Lane, instant: int) -> int | None:
+        """When a job of this lane that is due then could pass; None if another has to leave first."""
+        for passage in self.passages(lane):
+            if passage.is_full:
+                return None
+            if passage.opens_at is not None:
+                instant = max(instant, micros(passage.opens_at))
+        return instant
+
+    @property
+    def touched(self) -> list[Passage]:
+        """The gates that something has passed."""
+        return [passage for passage in self._passages.values() if passage.passed]
+
+    @property
+    def rated_keys(self) -> list[str]:
+        """The tasks that have a rate for each key."""
+        return [name for (scope, name), (gate, _) in self._gates.items() if scope is Scope.KEY and gate.rate]
+
+    def _approach(self, passage: Passage) -> Passage:
+        self._passages[passage.gate.scope, passage.gate.name, passage.key] = passage
+        return passage

@@ -1,0 +1,192 @@
+"""Rows to values and back: instants as microseconds, ids as 16 bytes, names and policies as text.
+
+On the way of every job, so each step was timed. What repeats is remembered by its stored form: the jobs of a task share
+their policy, the jobs of a batch their instants.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+from uuid import UUID, SafeUUID
+
+import msgspec
+
+from mainspring.core.backoff import Backoff
+from mainspring.core.job import Cause, Job, JobId, Retention, State
+from mainspring.core.names import Name
+from mainspring.core.outcome import AttemptError
+from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.stores.records import Facts, When
+from mainspring.stores.sqlite.lanes import Lane
+
+Row: TypeAlias = tuple[Any, ...]
+"""What SQLite gives back: only the statement knows the types."""
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+NO_FACTS: Final = Facts()
+REMEMBERED: Final = 4096
+
+STATES: Final = {str(state): state for state in State}
+_CAUSES: Final = {str(cause): cause for cause in Cause}
+_DAY: Final = 86_400
+_SECOND: Final = 1_000_000
+
+
+def micros(instant: datetime) -> int:
+    """Microseconds since 1970. A division of timedeltas, 0.6 µs, takes three times as long."""
+    return span_micros(instant - EPOCH)
+
+
+def span_micros(span: timedelta) -> int:
+    return (span.days * _DAY + span.seconds) * _SECOND + span.microseconds
+
+
+def when_micros(when: When, now: int) -> int:
+    """Read an instant, or a length of time that counts from now."""
+    return now + span_micros(when) if isinstance(when, timedelta) else micros(when)
+
+
+@lru_cache(REMEMBERED)
+def instant(number: int) -> datetime:
+    """The way back. Exact, which `fromtimestamp` of a float is not in a far future."""
+    return EPOCH + timedelta(0, 0, number)
+
+
+def optional_instant(number: int | None) -> datetime | None:
+    return None if number is None else instant(number)
+
+
+def optional_micros(when: datetime | None) -> int | None:
+    return None if when is None else micros(when)
+
+
+def to_span(number: int) -> timedelta:
+    return timedelta(0, 0, number)
+
+
+def optional_span(number: int | None) -> timedelta | None:
+    return None if number is None else timedelta(0, 0, number)
+
+
+_new: Final[Callable[[type[UUID]], UUID]] = object.__new__
+_set: Final = object.__setattr__
+_UNKNOWN: Final = SafeUUID.unknown
+
+
+def job_id(stored: bytes) -> JobId:
+    """Make the UUID of 16 bytes. Its constructor, which checks six ways to be called, takes 0.84 µs; this 0.33."""
+    made = _new(UUID)
+    _set(made, "int", int.from_bytes(stored, "big"))
+    _set(made, "is_safe", _UNKNOWN)
+    return JobId(made)
+
+
+def optional_job_id(stored: bytes | None) -> JobId | None:
+    return None if stored is None else job_id(stored)
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_facts: Final = msgspec.json.Decoder(Facts)
+_error: Final = msgspec.json.Decoder(AttemptError)
+
+
+@lru_cache(REMEMBERED)
+def policy_text(backoff: Backoff, retention: Retention) -> str:
+    spans = (backoff.initial, backoff.increment, backoff.cap, retention.succeeded, retention.failed)
+    return _encode([*map(span_micros, spans), backoff.multiplier, backoff.jitter]).decode()
+
+
+@lru_cache(REMEMBERED)
+def policy(text: str) -> tuple[Backoff, Retention]:
+    initial, increment, cap, succeeded, failed, multiplier, jitter = msgspec.json.decode(text)
+    backoff = Backoff(
+        initial=timedelta(0, 0, initial),
+        increment=timedelta(0, 0, increment),
+        cap=timedelta(0, 0, cap),
+        multiplier=multiplier,
+        jitter=jitter,
+    )
+    return backoff, Retention(succeeded=timedelta(0, 0, succeeded), failed=timedelta(0, 0, failed))
+
+
+name: Final = lru_cache(REMEMBERED)(Name.parse)
+
+
+def facts_text(facts: Facts) -> str | None:
+    """Everything but the parent, which has a column of its own, so that children can be found."""
+    if facts is NO_FACTS or facts == NO_FACTS:
+        return None
+    kept = msgspec.structs.replace(facts, parent=None)
+    return None if kept == NO_FACTS else _encode(kept).decode()
+
+
+def facts(text: str | None, parent: bytes | None) -> Facts:
+    kept = NO_FACTS if text is None else _facts.decode(text)
+    return kept if parent is None else msgspec.structs.replace(kept, parent=job_id(parent))
+
+
+def clean(text: str) -> str:
+    """Return text that can be kept: what is no character, as in names of files that are not UTF-8, is spelt out."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def error_text(error: AttemptError | None) -> str | None:
+    """Write an error. Whatever it says, the attempt has to end."""
+    if error is None:
+        return None
+    type_, message, traceback = map(clean, (error.type, error.message, error.traceback))
+    return _encode(AttemptError(type=type_, message=message, traceback=traceback)).decode()
+
+
+def error(text: str | None) -> AttemptError | None:
+    return None if text is None else _error.decode(text)
+
+
+def unique_text(unique: UniqueKey | None) -> str | None:
+    if unique is None:
+        return None
+    period = None if unique.period is None else span_micros(unique.period)
+    return _encode([unique.key, period, str(unique.on_conflict)]).decode()
+
+
+def unique(text: str | None) -> UniqueKey | None:
+    if text is None:
+        return None
+    key, period, on_conflict = msgspec.json.decode(text)
+    return UniqueKey(key=key, period=optional_span(period), on_conflict=OnConflict(on_conflict))
+
+
+def job(row: Row, lane: Lane) -> Job:
+    """Read the first 18 columns of sql/job_*.sql, which all name the same ones in the same order."""
+    (
+        _number, stored_id, _lane, state, run_at, attempt, granted, losses, lease, revision,
+        expires_at, cancel_requested_at, finished_at, keep_until, cause, max_attempts, loss_limit, policy_,
+    ) = row[:18]  # fmt: skip
+    backoff, retention = policy(policy_)
+    return Job(
+        id=job_id(stored_id),
+        task=lane.task,
+        state=STATES[state],
+        run_at=instant(run_at),
+        backoff=backoff,
+        max_attempts=max_attempts,
+        queue=lane.queue,
+        priority=lane.priority,
+        attempt=attempt,
+        granted=granted,
+        losses=losses,
+        loss_limit=loss_limit,
+        lease=lease,
+        revision=revision,
+        expires_at=optional_instant(expires_at),
+        retention=retention,
+        cancel_requested_at=optional_instant(cancel_requested_at),
+        finished_at=optional_instant(finished_at),
+        keep_until=optional_instant(keep_until),
+        cause=None if cause is None else _CAUSES[cause],
+    )

@@ -1,0 +1,2 @@
+-- A lock. Index: primary key.
+SELECT holder, term, expires_at FROM mainspring_locks WHERE name = ?

@@ -1,0 +1,2 @@
+-- Forgets a node. Index: its unique constraint.
+DELETE FROM mainspring_nodes WHERE id = ?

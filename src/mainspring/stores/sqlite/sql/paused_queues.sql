@@ -1,0 +1,2 @@
+-- The queues that stand still.
+SELECT queue FROM mainspring_pauses

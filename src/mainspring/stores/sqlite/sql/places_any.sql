@@ -1,0 +1,2 @@
+-- Whether any place is taken anywhere.
+SELECT 1 FROM mainspring_places LIMIT 1

@@ -1,0 +1,2 @@
+-- Lets a queue go on. Index: primary key.
+DELETE FROM mainspring_pauses WHERE queue = ?

@@ -1,0 +1,283 @@
+"""A store in one SQLite file: its verbs, and who carries them out."""
+
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+from mainspring.clock import Clock, SystemClock
+from mainspring.core.job import Claim, JobId, NodeId
+from mainspring.core.limits import Gate
+from mainspring.core.names import Name
+from mainspring.duration import Duration, seconds
+from mainspring.errors import DeclarationError, StoreClosed
+from mainspring.stores.records import (
+    AttemptView,
+    Claimed,
+    ClaimRequest,
+    Enqueued,
+    JobFilter,
+    JobPage,
+    JobView,
+    Lock,
+    LogLine,
+    NewJob,
+    NodeOrder,
+    NodeRecord,
+    NodeView,
+    Note,
+    Order,
+    Place,
+    Pulse,
+    QueueView,
+    SchemaVersion,
+    Settled,
+    Settlement,
+)
+from mainspring.stores.sqlite import inspect, locks, nodes, opened, operate
+from mainspring.stores.sqlite.answers import in_thread
+from mainspring.stores.sqlite.enqueue import enqueue
+from mainspring.stores.sqlite.gates import declare
+from mainspring.stores.sqlite.lanes import Lanes
+from mainspring.stores.sqlite.notes import note
+from mainspring.stores.sqlite.opened import Opened
+from mainspring.stores.sqlite.places import mend, release
+from mainspring.stores.sqlite.prune import prune
+from mainspring.stores.sqlite.session import Session
+from mainspring.stores.sqlite.settings import Settings
+from mainspring.stores.sqlite.settle import settle
+from mainspring.stores.sqlite.transaction import SqliteTransaction
+from mainspring.stores.sqlite.trouble import translated
+from mainspring.stores.transactions.sqlite import joined
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SYSTEM_CLOCK: Final = SystemClock()
+
+
+class SqliteStore:
+    """Jobs in a SQLite file, for any number of processes of one machine. The file may be the user's own database.
+
+    `durable=False` lets a crash of the machine, not of the process, take the last moments with it, and commits faster.
+    `poll` is how often to look for commits that could not ring, such as those of a user's own transaction. `patience`
+    is how long a verb waits for a write lock that somebody else holds.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        durable: bool = True,
+        poll: Duration = "50ms",
+        patience: Duration = "60s",
+    ) -> None:
+        if not str(path) or str(path).startswith((":", "file:")):
+            raise DeclarationError("path", f"{str(path)!r} is no file; for a store in memory there is MemoryStore")
+        self._settings = Settings(
+            path=Path(path).resolve(), clock=clock, durable=durable, poll=seconds(poll), patience=seconds(patience)
+        )
+        self._opening = threading.Lock()
+        self._opened: Opened | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file, by its full name."""
+        return self._settings.path
+
+    # Jobs
+
+    async def enqueue(self, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        return tuple(await self._file.writer.do(enqueue, new))
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        return await self._file.writer.claim(request)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+        return tuple(await self._file.writer.do(settle, settlements))
+
+    async def note(self, notes: Sequence[Note]) -> tuple[bool, ...]:
+        return tuple(await self._file.writer.do(note, notes))
+
+    async def release(self, node: NodeId, places: Sequence[Place]) -> None:
+        await self._write(release, node, places)
+
+    async def declare(self, gates: Sequence[Gate]) -> None:
+        await self._write(declare, gates)
+
+    async def mend(self, limit: int) -> int:
+        return await self._write(mend, limit)
+
+    async def prune(self, limit: int) -> int:
+        return await self._write(prune, limit)
+
+    # Nodes
+
+    async def join(self, node: NodeRecord) -> int:
+        return await self._write(nodes.join, node)
+
+    async def renew(self, node: NodeId, term: int) -> Pulse:
+        return await self._file.writer.renew(node, term)
+
+    async def update(self, node: NodeId, term: int, record: NodeRecord) -> None:
+        await self._write(nodes.update, node, term, record)
+
+    async def answer(self, node: NodeId, term: int, order: int, answer: str) -> None:
+        await self._write(nodes.answer, node, term, order, answer)
+
+    async def declare_dead(self, node: NodeId, term: int, counter: int | None = None) -> bool:
+        return await self._write(nodes.declare_dead, node, term, counter)
+
+    async def orphans(self, limit: int) -> tuple[Claim, ...]:
+        return await self._read(nodes.orphans, limit)
+
+    async def unknown_tasks(self, grace: timedelta) -> tuple[Name, ...]:
+        return await self._read(nodes.unknown_tasks, grace)
+
+    # Locks
+
+    async def acquire(self, name: str, holder: str, ttl: timedelta) -> Lock | None:
+        return await self._write(locks.acquire, name, holder, ttl)
+
+    async def extend(self, lock: Lock, ttl: timedelta) -> Lock | None:
+        return await self._write(locks.extend, lock, ttl)
+
+    async def resign(self, lock: Lock) -> bool:
+        return await self._write(locks.resign, lock)
+
+    # Operator
+
+    async def pause(self, queue: str, *, by: str = "", reason: str = "") -> bool:
+        return await self._write(operate.pause, queue, by, reason)
+
+    async def resume(self, queue: str) -> bool:
+        return await self._write(operate.resume, queue)
+
+    async def order(self, node: NodeId, order: NodeOrder) -> Order:
+        return await self._write(nodes.order, node, order)
+
+    # Inspector
+
+    async def get(self, ids: Sequence[JobId]) -> tuple[JobView | None, ...]:
+        return await self._read(inspect.get, ids)
+
+    async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
+        return await self._read(inspect.list_jobs, which, limit, after)
+
+    async def attempts(self, job: JobId) -> tuple[AttemptView, ...]:
+        return await self._read(inspect.attempts, job)
+
+    async def log_lines(self, job: JobId) -> tuple[LogLine, ...]:
+        return await self._read(inspect.log_lines, job)
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        return await self._read(inspect.queues)
+
+    async def nodes(self) -> tuple[NodeView, ...]:
+        return await self._read(nodes.views)
+
+    async def orders(self, node: NodeId) -> tuple[Order, ...]:
+        return await self._read(nodes.orders, node)
+
+    # Wake
+
+    def watch(self, ring: Callable[[], None]) -> Callable[[], None]:
+        return self._file.bells.watch(ring)
+
+    # Transactions
+
+    @asynccontextmanager
+    async def transaction(self, *, limit: timedelta) -> AsyncIterator[SqliteTransaction]:
+        file = self._file
+        transaction = SqliteTransaction(self._settings, limit, file.lanes, file.bells)
+        await transaction.begin()
+        try:
+            yield transaction
+        except BaseException:
+            await transaction.roll_back()
+            raise
+        await transaction.commit()
+
+    async def enqueue_in(self, tx: object, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        """As the port says; a handler's own `transaction` is taken too."""
+        return await self._own(tx).enqueue(new) if isinstance(tx, SqliteTransaction) else self.enqueue_in_sync(tx, new)
+
+    def enqueue_in_sync(self, tx: object, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        with self._joined(tx) as session:
+            return tuple(enqueue(session, new))
+
+    async def settle_in(self, tx: object, settlement: Settlement) -> Settled:
+        if isinstance(tx, SqliteTransaction):
+            return await self._own(tx).settle(settlement)
+        return self.settle_in_sync(tx, settlement)
+
+    def settle_in_sync(self, tx: object, settlement: Settlement) -> Settled:
+        with self._joined(tx) as session:
+            return settle(session, [settlement])[0]
+
+    # Schema
+
+    @property
+    def shares_fate(self) -> bool:
+        return True
+
+    def now(self) -> datetime:
+        return self._settings.clock.now()
+
+    async def open(self) -> None:
+        """Make the store ready; one that is open stays so."""
+        await in_thread("opening the SQLite store", self._open)
+
+    async def close(self) -> None:
+        """Let go of the file; it may be opened again."""
+        await in_thread("closing the SQLite store", self._close)
+
+    async def schema(self) -> SchemaVersion:
+        return await in_thread("looking at the SQLite store", lambda: opened.version(self._settings))
+
+    # How all of this is done
+
+    @property
+    def _file(self) -> Opened:
+        file = self._opened
+        if file is None:
+            raise StoreClosed(self._settings.store, "it is not open; call open() first, and close() last")
+        return file
+
+    @contextmanager
+    def _joined(self, tx: object) -> Iterator[Session]:
+        """Work in a transaction of the user's own. What it learns is told to nobody: it may be rolled back."""
+        lanes = Lanes(self._file.lanes)
+        try:
+            with joined(tx, self._settings.path) as connection:
+                session = Session(connection, self._settings.now(), lanes, self._settings.store)
+                yield session
+                session.ring()
+        except sqlite3.Error as error:
+            raise translated(self._settings.store, error) from error
+
+    def _own(self, transaction: SqliteTransaction) -> SqliteTransaction:
+        if not transaction.is_on(self._settings):
+            raise DeclarationError("tx", f"it is a transaction of another store, and not of {self._settings.path}")
+        return transaction
+
+    def _open(self) -> None:
+        with self._opening:
+            if self._opened is None:
+                self._opened = Opened.open(self._settings)
+
+    def _close(self) -> None:
+        with self._opening:
+            file, self._opened = self._opened, None
+            if file is not None:
+                file.close()
+
+    async def _write(self, verb: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._file.writer.do_one(lambda session: verb(session, *args, **kwargs))
+
+    async def _read(self, look: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._file.reader.read(lambda session: look(session, *args, **kwargs))

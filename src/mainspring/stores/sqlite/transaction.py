@@ -1,0 +1,220 @@
+"""A transaction for a handler, on a connection and a thread of its own.
+
+It holds the only write lock, so it may not last: after its limit it is rolled back, even if the handler never comes
+back, even if the event loop stands still; whoever uses it then gets `TransactionTooLong`.
+"""
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from mainspring.errors import DeclarationError, StoreError, TransactionTooLong
+from mainspring.stores.records import Enqueued, NewJob, Settled, Settlement
+from mainspring.stores.sqlite.answers import Answer
+from mainspring.stores.sqlite.connect import connect
+from mainspring.stores.sqlite.enqueue import enqueue
+from mainspring.stores.sqlite.lanes import Known, Lanes
+from mainspring.stores.sqlite.retry import persist
+from mainspring.stores.sqlite.session import Session
+from mainspring.stores.sqlite.settings import Settings
+from mainspring.stores.sqlite.settle import settle
+from mainspring.stores.sqlite.trouble import NOT_AUTHORIZED, code, translated
+from mainspring.stores.sqlite.wake import Bells
+
+T = TypeVar("T")
+
+_STEPS: Final = 10_000
+"""Of SQLite's machine, well under a millisecond, between two looks at the clock."""
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """Something to be done in the transaction's thread."""
+
+    step: Callable[[Session], Any]
+    ends: bool = False
+    answer: Answer[Any] = field(default_factory=Answer)
+
+
+class SqliteTransaction:
+    """An open transaction. Made by `SqliteStore.transaction`, which begins and ends it."""
+
+    def __init__(self, settings: Settings, limit: timedelta, lanes: Known, bells: Bells) -> None:
+        self._settings = settings
+        self._limit = limit.total_seconds()
+        self._lanes = lanes
+        self._bells = bells
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._over: Exception | None = None
+        """What to tell whoever comes now; once it is set, the thread takes no more commands."""
+        self._deadline = 0.0
+
+    async def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return await self._do(lambda session: _execute(session, statement, parameters))
+
+    async def enqueue(self, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        return tuple(await self._do(lambda session: _whole(session, lambda: enqueue(session, new))))
+
+    async def settle(self, settlement: Settlement) -> Settled:
+        (settled,) = await self._do(lambda session: _whole(session, lambda: settle(session, [settlement])))
+        return settled
+
+    def is_on(self, settings: Settings) -> bool:
+        """Say whether it is a transaction of that store."""
+        return self._settings.path == settings.path
+
+    # Its beginning and its end.
+
+    async def begin(self) -> None:
+        begun: Answer[None] = Answer()
+        threading.Thread(target=self._serve, args=(begun,), name="mainspring-sqlite-transaction", daemon=True).start()
+        try:
+            await begun.wait("the write lock of the SQLite store")
+        except BaseException:
+            self._put(_leave, ends=True)  # who waited has left, and must not keep the lock once it has come
+            raise
+
+    async def commit(self) -> None:
+        await self._do(self._commit, ends=True)
+
+    async def roll_back(self) -> None:
+        """End it without a trace; one that is over has none."""
+        if self._over is None:
+            await self._do(_leave, ends=True)
+
+    async def _do(self, step: Callable[[Session], T], *, ends: bool = False) -> T:
+        answer: T = await self._put(step, ends=ends).answer.wait("a transaction on the SQLite store")
+        return answer
+
+    def _put(self, step: Callable[[Session], Any], *, ends: bool) -> Command:
+        command = Command(step, ends)
+        with self._lock:
+            if self._over is not None:
+                raise self._over
+            if ends:
+                self._over = DeclarationError("tx", "its block has ended; nothing more can be done in it")
+            self._commands.put(command)
+        return command
+
+    # In the thread.
+
+    def _serve(self, begun: Answer[None]) -> None:
+        try:
+            connection = persist(self._begin, self._settings.patience)
+        except BaseException as error:  # noqa: BLE001 -- the caller gets it
+            begun.fail(translated(self._settings.store, error))
+            Answer.bring([begun])
+            return
+        begun.set(None)
+        Answer.bring([begun])
+        try:
+            last = self._obey(Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store))
+        finally:
+            connection.close()  # which rolls back what is still open; only then is the end told
+        Answer.bring([command.answer for command in last])
+
+    def _begin(self) -> sqlite3.Connection:
+        connection = connect(self._settings.path, durable=self._settings.durable)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            connection.close()
+            raise
+        self._deadline = self._settings.clock.monotonic() + self._limit
+        connection.set_authorizer(_authorize)
+        connection.set_progress_handler(self._is_late, _STEPS)
+        return connection
+
+    def _is_late(self) -> bool:
+        return self._settings.clock.monotonic() >= self._deadline
+
+    def _obey(self, session: Session) -> list[Command]:
+        """Do what is asked, until the end; returns the commands that are to be answered then."""
+        while True:
+            command = self._next()
+            if command is None or self._is_late():
+                return self._give_up(TransactionTooLong(self._limit), command)
+            try:
+                command.answer.set(command.step(session))
+            except BaseException as error:  # noqa: BLE001 -- the caller gets it
+                if self._is_late():  # and was interrupted for that
+                    return self._give_up(TransactionTooLong(self._limit), command)
+                command.answer.fail(error)
+            if command.ends:
+                return [command]
+            Answer.bring([command.answer])
+            if not session.connection.in_transaction:
+                return self._give_up(StoreError(session.store, "an error has ended the transaction; begin anew"), None)
+
+    def _next(self) -> Command | None:
+        """Wait for a command; None when the time is over. The clock may be virtual, then it is asked again."""
+        while not self._is_late():
+            try:
+                return self._commands.get(timeout=max(0.0, self._deadline - self._settings.clock.monotonic()))
+            except queue.Empty:
+                continue
+        return None
+
+    def _give_up(self, error: Exception, command: Command | None) -> list[Command]:
+        """Take no more commands; those that have come are told why."""
+        late = [] if command is None else [command]
+        with self._lock:
+            self._over = error
+            while not self._commands.empty():
+                late.append(self._commands.get())
+        for one in late:
+            one.answer.fail(error)
+        return late
+
+    def _commit(self, session: Session) -> None:
+        rings = session.ring()
+        session.connection.set_authorizer(None)
+        session.connection.set_progress_handler(None, 0)
+        try:
+            session.run("COMMIT")
+        except sqlite3.Error as error:
+            raise translated(session.store, error) from error
+        session.lanes.keep()
+        if rings is not None:
+            self._bells.committed(rings)
+            self._bells.ring_others()
+
+
+def _leave(_: Session) -> None:
+    """End without a commit."""
+
+
+def _execute(session: Session, statement: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+    """Run a statement of the handler's own. What SQLite says to it is the handler's business."""
+    try:
+        return session.rows(statement, parameters)
+    except sqlite3.DatabaseError as error:
+        if code(error) != NOT_AUTHORIZED:
+            raise
+        raise DeclarationError(
+            "statement", "the transaction begins and ends with its block; leave out BEGIN, COMMIT and ROLLBACK"
+        ) from error
+
+
+def _whole(session: Session, verb: Callable[[], T]) -> T:
+    """Do a verb of ours whole or not at all: the handler may go on after an error."""
+    session.run("SAVEPOINT mainspring_verb")
+    try:
+        return verb()
+    except BaseException as error:
+        if session.connection.in_transaction:
+            session.run("ROLLBACK TO mainspring_verb")
+            session.lanes.forget()
+        raise translated(session.store, error) from error
+    finally:
+        if session.connection.in_transaction:
+            session.run("RELEASE mainspring_verb")
+
+
+def _authorize(action: int, *_: str | None) -> int:
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK

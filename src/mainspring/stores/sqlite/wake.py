@@ -1,0 +1,180 @@
+"""Telling those who watch that something may have changed.
+
+Commits of this process are told directly. Those of others ring the doorbell; and for whatever cannot ring, such as a
+commit of the user's own, a thread looks at the file's data version, and then at the count of rings, a few times a
+second: a look costs some microseconds. The thread lives only while somebody watches.
+"""
+
+import logging
+import selectors
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from mainspring.stores.sqlite.connect import connect_reader
+from mainspring.stores.sqlite.doorbell import hang, ring_others
+from mainspring.stores.sqlite.statements import statement
+
+Ring: TypeAlias = Callable[[], None]
+
+_RINGS: Final = statement("rings")
+_logger: Final = logging.getLogger("mainspring.stores.sqlite")
+
+
+class Bells:
+    """Whoever watches one store."""
+
+    def __init__(self, path: Path, poll: float) -> None:
+        self._path = path
+        self._poll = poll
+        self._lock = threading.Lock()
+        self._watchers: dict[object, Ring] = {}
+        self._listener: Listener | None = None
+
+    def watch(self, ring: Ring) -> Callable[[], None]:
+        """Have `ring` called after commits; returns how to end that."""
+        watcher = object()
+        with self._lock:
+            if self._listener is None:
+                self._listener = Listener(self._path, self._poll, self._tell)
+                self._listener.start()
+            self._watchers = {**self._watchers, watcher: ring}
+
+        def end() -> None:
+            with self._lock:
+                self._watchers = {one: bell for one, bell in self._watchers.items() if one is not watcher}
+                leaving = None if self._watchers else self._listener
+                if leaving:
+                    self._listener = None
+            if leaving:
+                leaving.stop()
+
+        return end
+
+    def committed(self, rings: int) -> None:
+        """Tell everyone here of a commit of this process."""
+        listener = self._listener
+        if listener is not None:
+            listener.heard(rings)
+        self._tell()
+
+    def ring_others(self) -> None:
+        """Tell every other process."""
+        listener = self._listener
+        ring_others(self._path, None if listener is None else listener.bell_name)
+
+    def close(self) -> None:
+        with self._lock:
+            self._watchers = {}
+            listener, self._listener = self._listener, None
+        if listener:
+            listener.stop()
+            listener.join()
+
+    def _tell(self) -> None:
+        for ring in self._watchers.values():
+            try:
+                ring()
+            except Exception:  # what was committed is committed, whatever a listener makes of it
+                _logger.exception("a watcher of the SQLite store raised")
+
+
+class Listener:
+    """The thread that hears of other processes' commits."""
+
+    def __init__(self, path: Path, poll: float, tell: Ring) -> None:
+        self._path = path
+        self._poll = poll
+        self._tell = tell
+        self._connection: sqlite3.Connection | None = connect_reader(path)
+        self._version = self._data_version(self._connection)
+        self.rings = self._count(self._connection)
+        """How many have been heard of."""
+        self._deaf = False
+        self._bell = hang(path)
+        self._stopped, self._stop = socket.socketpair()
+        self._thread = threading.Thread(target=self._listen, name="mainspring-sqlite-bell", daemon=True)
+
+    @property
+    def hears(self) -> bool:
+        """Whether a ring of another process would be noticed."""
+        return not self._deaf and self._thread.is_alive()
+
+    @property
+    def bell_name(self) -> str | None:
+        return None if self._bell is None else self._bell.name
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        with suppress(OSError):
+            self._stop.send(b"!")
+
+    def join(self) -> None:
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def heard(self, rings: int) -> None:
+        """Remember a ring that was told already."""
+        self.rings = max(self.rings, rings)
+
+    def _listen(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stopped, selectors.EVENT_READ)
+            if self._bell:
+                selector.register(self._bell, selectors.EVENT_READ)
+            while True:
+                ready = {key.fileobj for key, _ in selector.select(self._poll)}
+                if self._stopped in ready:
+                    break
+                if self._bell and ready:
+                    self._bell.silence()
+                if self._news():
+                    self._tell()
+        self._end()
+
+    def _news(self) -> bool:
+        """Look whether there was a ring that nobody has told yet."""
+        try:
+            if self._connection is None:
+                self._connection = connect_reader(self._path)
+                self._version = -1
+            version = self._data_version(self._connection)
+            if version == self._version:
+                return False
+            self._version = version
+            count = self._count(self._connection)
+        except sqlite3.Error:  # whoever reads or writes is told what is wrong; here, the next look may go well
+            _logger.debug("could not look for news", exc_info=True)
+            self._deaf = True
+            self._forget_connection()
+            return False
+        self._deaf = False
+        news = count > self.rings
+        self.heard(count)
+        return news
+
+    def _end(self) -> None:
+        self._forget_connection()
+        if self._bell:
+            self._bell.close()
+        self._stopped.close()
+        self._stop.close()
+
+    def _forget_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @staticmethod
+    def _data_version(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+    @staticmethod
+    def _count(connection: sqlite3.Connection) -> int:
+        return int(connection.execute(_RINGS).fetchone()[0])

@@ -1,0 +1,1 @@
+"""Joining transactions of the user's own: one file for each driver."""

@@ -1,0 +1,40 @@
+"""The contract of stores, as tests: each checks a numbered sentence of `mainspring.stores.port`.
+
+The author of a store inherits from `StoreContract` and says, in a fixture `harness`, how a handle is made; see
+docs/how-to/write-a-store.md. A store that plays fewer roles inherits from the parts that it can fulfil.
+"""
+
+import pytest
+
+# Before anything from there is imported: it lets a failing assert show its values, as in any test file.
+pytest.register_assert_rewrite(f"{__name__}.verbs", f"{__name__}.world")
+
+from mainspring.testing.contract.harness import (  # noqa: E402 -- see above
+    Harness,
+    LastingHarness,
+    SettableClock,
+    TransactionsHarness,
+    UserTransaction,
+)
+from mainspring.testing.contract.obligation import Obligation, obligation, obligations  # noqa: E402 -- see above
+from mainspring.testing.contract.suite import (  # noqa: E402 -- see above
+    CostContract,
+    LastingContract,
+    StoreContract,
+    TransactionsContract,
+)
+
+__all__ = [
+    "CostContract",
+    "Harness",
+    "LastingContract",
+    "LastingHarness",
+    "Obligation",
+    "SettableClock",
+    "StoreContract",
+    "TransactionsContract",
+    "TransactionsHarness",
+    "UserTransaction",
+    "obligation",
+    "obligations",
+]

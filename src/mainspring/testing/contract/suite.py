@@ -1,0 +1,49 @@
+"""The parts of the suite, put together."""
+
+from mainspring.testing.contract.verbs.claim import ClaimContract
+from mainspring.testing.contract.verbs.cost import CostContract
+from mainspring.testing.contract.verbs.enqueue import EnqueueContract
+from mainspring.testing.contract.verbs.fencing import FencingContract
+from mainspring.testing.contract.verbs.gates import GatesContract
+from mainspring.testing.contract.verbs.inspect import InspectorContract
+from mainspring.testing.contract.verbs.keeping import KeepingContract
+from mainspring.testing.contract.verbs.lasting import LastingContract
+from mainspring.testing.contract.verbs.locks import LocksContract
+from mainspring.testing.contract.verbs.nodes import NodesContract
+from mainspring.testing.contract.verbs.note import NoteContract
+from mainspring.testing.contract.verbs.order import OrderContract
+from mainspring.testing.contract.verbs.orphans import OrphansContract
+from mainspring.testing.contract.verbs.rates import RatesContract
+from mainspring.testing.contract.verbs.schema import SchemaContract
+from mainspring.testing.contract.verbs.settle import SettleContract
+from mainspring.testing.contract.verbs.sharing import SharingContract
+from mainspring.testing.contract.verbs.transactions import TransactionsContract
+from mainspring.testing.contract.verbs.unique import UniqueContract
+from mainspring.testing.contract.verbs.values import ValuesContract
+from mainspring.testing.contract.verbs.wake import WakeContract
+
+
+class StoreContract(
+    EnqueueContract,
+    UniqueContract,
+    ClaimContract,
+    OrderContract,
+    GatesContract,
+    RatesContract,
+    SettleContract,
+    FencingContract,
+    NoteContract,
+    NodesContract,
+    OrphansContract,
+    LocksContract,
+    KeepingContract,
+    InspectorContract,
+    ValuesContract,
+    SharingContract,
+    WakeContract,
+    SchemaContract,
+):
+    """All that a `mainspring.stores.port.Store` has to fulfil, but for what takes seconds to measure."""
+
+
+__all__ = ["CostContract", "LastingContract", "StoreContract", "TransactionsContract"]

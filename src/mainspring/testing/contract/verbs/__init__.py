@@ -1,0 +1,1 @@
+"""The tests themselves: a file for each subject, a class of tests in each."""

@@ -1,0 +1,363 @@
+# ruff: noqa: S101 -- a suite of tests is built on assert
+"""Claims: what a node gets, how much of it, and when it may ask again."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from mainspring.core import machine
+from mainspring.core.command import CancelJob
+from mainspring.core.job import State
+from mainspring.core.limits import MOMENT, Gate, Rate, Scope
+from mainspring.core.names import Name
+from mainspring.core.outcome import Interrupted, Outcome, Raised, Snoozed, Succeeded
+from mainspring.errors import NodeGone
+from mainspring.stores.records import Delivery, Facts, Held, Note
+from mainspring.testing.contract.obligation import GENERAL, obligation
+from mainspring.testing.contract.verbs.contract import Contract
+from mainspring.testing.contract.world import ERROR, HOUR, RESIZE, SECOND, SEND, Member, World
+
+
+class ClaimContract(Contract):
+    """`claim`, but for its order and for gates. Needs the roles Jobs, Nodes, Operator and Inspector."""
+
+    @obligation("claim", 1)
+    async def test_a_claimed_job_is_as_the_machine_says_and_committed(self, world: World) -> None:
+        node = await world.node()
+        other = await world.open()
+        id_ = await world.enqueue()
+        expected = machine.claim(await world.job(id_), node.id)
+        world.clock.advance("1s")
+
+        assert await world.claim_one(node) == expected
+        (view,) = await other.get([id_])
+        assert view is not None
+        assert (view.job, view.node, view.started_at) == (expected.job, node.id, world.now)
+
+    @obligation("claim", 1)
+    async def test_a_claimed_job_is_held_by_its_node(self, world: World) -> None:
+        node, bystander = await world.node(), await world.node()
+        claim = await world.running(node)
+
+        assert (await world.store.renew(node.id, node.term)).held == (Held(job=claim.job.id, lease=1),)
+        assert (await world.store.renew(bystander.id, bystander.term)).held == ()
+
+    @obligation("claim", 1)
+    async def test_a_delivery_brings_all_that_an_attempt_needs(self, world: World) -> None:
+        node = await world.node()
+        facts = Facts(tags=("a", "b"), parent=world.id(), owner="me", traceparent="00-1-2-01")
+        began = world.now
+        new = world.new(payload=b"\x00\xff", timeout=timedelta(seconds=90), key="k", facts=facts)
+        await world.store.enqueue([new])
+        (first,) = await world.claim(node)
+
+        assert first == Delivery(
+            claim=first.claim,
+            source=State.READY,
+            payload=b"\x00\xff",
+            enqueued_at=began,
+            timeout=timedelta(seconds=90),
+            key="k",
+            facts=facts,
+        )
+
+        await world.store.note([Note(job=new.id, lease=1, node=node.id, saved=b'{"page":3}')])
+        await world.end(first.claim, Raised(error=ERROR))
+        world.clock.advance("1h")
+        (second,) = await world.claim(node)
+
+        assert (second.saved, second.previous_error) == (b'{"page":3}', ERROR)
+        assert (second.payload, second.enqueued_at, second.facts) == (first.payload, began, facts)
+        assert second.claim.job.attempt == 2
+
+    @obligation("claim", 1)
+    async def test_a_delivery_tells_in_which_state_its_job_waited(self, world: World) -> None:
+        node = await world.node()
+        await world.enqueue(run_at=SECOND)
+        sources = []
+        ends: list[Outcome] = [Raised(error=ERROR), Snoozed(delay=HOUR), Interrupted(started=True), Succeeded()]
+        for outcome in ends:
+            world.clock.advance("1h")
+            (delivery,) = await world.claim(node)
+            sources.append(delivery.source)
+            await world.end(delivery.claim, outcome)
+
+        assert sources == [State.SCHEDULED, State.RETRYING, State.SCHEDULED, State.READY]
+
+    @obligation("claim", 2)
+    async def test_only_what_is_due_is_claimed(self, world: World) -> None:
+        node = await world.node()
+        id_ = await world.enqueue(run_at=SECOND)
+
+        world.clock.advance(SECOND - MOMENT)
+        assert await world.claim(node) == ()
+        world.clock.advance(MOMENT)
+        assert (await world.claim_one(node)).job.id == id_
+
+    @obligation("claim", 2)
+    async def test_a_retry_and_a_snooze_are_claimed_when_they_are_due(self, world: World) -> None:
+        node = await world.node()
+        for outcome in (Raised(error=ERROR, retry_in=HOUR), Snoozed(delay=HOUR)):
+            claim = await world.running(node)
+            await world.end(claim, outcome)
+            world.clock.advance(HOUR - MOMENT)
+            assert await world.claim(node) == ()
+            world.clock.advance(MOMENT)
+            await world.end(await world.claim_one(node), Succeeded())
+
+    @obligation("claim", 2)
+    async def test_only_waiting_jobs_are_claimed(self, world: World) -> None:
+        node = await world.node()
+        cancelled = await world.enqueue()
+        await world.command(cancelled, CancelJob())
+        await world.end(await world.running(node), Succeeded())
+        await world.running(node)
+
+        assert await world.claim(node, room=10) == ()
+
+    @obligation("claim", 2)
+    async def test_only_the_tasks_asked_for_are_claimed(self, world: World) -> None:
+        node = await world.node()
+        await world.enqueue(SEND)
+        resize = await world.enqueue(RESIZE)
+        await world.enqueue(Name("", "photos.resize"))
+
+        assert ids(await world.claim(node, room=10, tasks=[RESIZE])) == [resize]
+        assert await world.claim(node, room=10, tasks=[]) == ()
+
+    @obligation("claim", 2)
+    async def test_only_the_queues_asked_for_are_claimed(self, world: World) -> None:
+        node = await world.node()
+        await world.enqueue(queue="mail")
+        photo = await world.enqueue(queue="photos")
+
+        assert ids((await world.ask(node, room=10, queues={"photos": 10})).deliveries) == [photo]
+        assert (await world.ask(node, room=10, queues={})).deliveries == ()
+
+    @obligation("claim", 2)
+    @obligation("claim", 3)
+    async def test_other_queues_are_claimed_where_that_is_asked_for(self, world: World) -> None:
+        node = await world.node()
+        await world.enqueue_all(world.new(queue=queue) for queue in ("mail", "photos", "bills") for _ in range(3))
+
+        answer = await world.ask(node, room=10, queues={"mail": 1, "photos": 0}, others=True)
+
+        assert Counter(one.claim.job.queue for one in answer.deliveries) == {"mail": 1, "bills": 3}
+
+    @obligation("claim", 2)
+    @obligation("pause")
+    @obligation("resume")
+    async def test_nothing_is_claimed_from_a_paused_queue_until_it_is_resumed(self, world: World) -> None:
+        node = await world.node()
+        paused, other = await world.enqueue(queue="mail"), await world.enqueue(queue="photos")
+        await world.store.pause("mail")
+
+        assert ids(await world.claim(node, room=10)) == [other]
+        late = await world.enqueue(queue="mail")
+        assert await world.claim(node, room=10) == ()
+        await world.store.resume("mail")
+        assert ids(await world.claim(node, room=10)) == [paused, late]
+
+    @obligation("claim", 2)
+    async def test_only_what_was_due_by_the_instant_asked_for_is_claimed(self, world: World) -> None:
+        node = await world.node()
+        early = await world.enqueue(run_at=world.now - HOUR)
+        await world.enqueue(run_at=world.now - SECOND)
+
+        answer = await world.ask(node, room=10, due_by=world.now - HOUR)
+
+        assert ids(answer.deliveries) == [early]
+        assert (await world.ask(node, room=10, due_by=world.now - HOUR)).deliveries == ()
+
+    @obligation("claim", 3)
+    async def test_no_more_than_room_and_ahead_together_are_claimed(self, world: World) -> None:
+        node = await world.node()
+        await world.enqueue_all(world.new() for _ in range(10))
+
+        assert (await world.ask(node, room=0)).deliveries == ()
+        assert len((await world.ask(node, room=2, ahead=3)).deliveries) == 5
+        assert len((await world.ask(node, room=0, ahead=1)).deliveries) == 1
+        assert len((await world.ask(node, room=9)).deliveries) == 4
+
+    @obligation("claim", 3)
+    async def test_no_more_than_its_own_room_is_claimed_of_a_queue(self, world: World) -> None:
+        node = await world.node()
+        await world.enqueue_all(world.new(queue=queue) for queue in ("mail", "photos", "bills") for _ in range(5))
+
+        answer = await world.ask(node, room=10, ahead=2, queues={"mail": 2, "photos": 1, "bills": 0})
+
+        assert Counter(one.claim.job.queue for one in answer.deliveries) == {"mail": 2, "photos": 1}
+
+    @obligation("claim", 5)
+    async def test_no_more_suspects_than_asked_for_are_claimed_and_others_come_instead(self, world: World) -> None:
+        node = await world.node()
+        suspects = [await world.enqueue(loss_limit=2) for _ in range(3)]
+        await world.lose(1, suspects)
+        clean = [await world.enqueue() for _ in range(2)]
+
+        answer = await world.ask(node, room=4, suspects=0)
+        assert ids(answer.deliveries) == clean
+        answer = await world.ask(node, room=4, suspects=2)
+        assert ids(answer.deliveries) == suspects[:2]
+
+    @obligation("claim", 5)
+    async def test_a_suspect_is_not_claimed_ahead(self, world: World) -> None:
+        node = await world.node()
+        suspects = [await world.enqueue(loss_limit=2) for _ in range(2)]
+        await world.lose(1, suspects)
+        clean = await world.enqueue()
+
+        answer = await world.ask(node, room=0, ahead=5, suspects=5)
+        assert ids(answer.deliveries) == [clean]
+        answer = await world.ask(node, room=1, ahead=5, suspects=5)
+        assert ids(answer.deliveries) == suspects[:1]
+
+    @obligation("claim", 5)
+    async def test_a_job_that_may_be_lost_once_more_is_no_suspect_yet(self, world: World) -> None:
+        node = await world.node()
+        lost = [await world.enqueue(loss_limit=3) for _ in range(3)]
+        await world.lose(1, lost)
+
+        assert ids((await world.ask(node, room=1, ahead=1, suspects=0)).deliveries) == lost[:2]
+
+    @obligation("claim", 5)
+    async def test_a_job_that_was_never_lost_is_no_suspect(self, world: World) -> None:
+        node = await world.node()
+        fresh = [await world.enqueue(loss_limit=1) for _ in range(2)]
+
+        assert ids((await world.ask(node, room=1, ahead=1, suspects=0)).deliveries) == fresh
+
+    @obligation("claim", 5)
+    async def test_many_suspects_in_front_do_not_hide_what_comes_behind(self, world: World) -> None:
+        node = await world.node()
+        suspects = [await world.enqueue(loss_limit=2) for _ in range(30)]
+        await world.lose(1, suspects)
+        clean = await world.enqueue()
+
+        assert ids((await world.ask(node, room=2, suspects=1)).deliveries) == [suspects[0], clean]
+
+    @obligation("claim", 7)
+    async def test_concurrent_claims_never_share_a_job(self, world: World) -> None:
+        handles = [world.store, await world.open(), await world.open()]
+        nodes = [await world.node() for _ in range(6)]
+        await world.enqueue_all(world.new() for _ in range(100))
+
+        async def drain(number: int, node: Member) -> list[Delivery]:
+            got: list[Delivery] = []
+            while batch := (await world.ask(node, store=handles[number % 3], room=3)).deliveries:
+                got.extend(batch)
+            return got
+
+        everything = [one for got in await asyncio.gather(*map(drain, range(6), nodes)) for one in got]
+
+        assert len(everything) == 100
+        assert len({(one.claim.job.id, one.claim.job.lease) for one in everything}) == 100
+        for delivery in everything:
+            assert await world.job(delivery.claim.job.id) == delivery.claim.job
+
+    @obligation("claim", 7)
+    async def test_every_claim_of_a_job_has_a_lease_of_its_own(self, world: World) -> None:
+        first, second = await world.node(), await world.node()
+        await world.enqueue()
+        leases = []
+        for node in (first, first, second, second):
+            claim = await world.claim_one(node)
+            leases.append(claim.job.lease)
+            await world.end(claim, Snoozed(delay=0 * SECOND))
+
+        assert leases == [1, 2, 3, 4]
+
+    @obligation("claim", 8)
+    @obligation(GENERAL, 1)
+    async def test_a_node_that_is_not_alive_under_its_term_gets_nothing(self, world: World) -> None:
+        dead, stranger = await world.node(), Member(world.record().id, 1)
+        await world.kill(dead)
+        alive = await world.node()
+        id_ = await world.enqueue()
+
+        for node in (dead, stranger, Member(alive.id, alive.term + 1)):
+            with pytest.raises(NodeGone):
+                await world.claim(node)
+
+        assert (await world.job(id_)).state is State.READY
+
+    @obligation("claim", 9)
+    async def test_the_next_due_time_is_not_later_than_the_next_job(self, world: World) -> None:
+        node = await world.node()
+        for delay in (3, 1, 2):
+            await world.enqueue(run_at=delay * HOUR)
+
+        next_due = (await world.ask(node)).next_due
+
+        assert next_due is not None
+        assert next_due <= world.now + HOUR
+
+    @obligation("claim", 9)
+    async def test_something_that_is_left_and_due_calls_for_another_claim_at_once(self, world: World) -> None:
+        node = await world.node()
+        await world.enqueue_all(world.new() for _ in range(3))
+
+        next_due = (await world.ask(node, room=1)).next_due
+
+        assert next_due is not None
+        assert next_due <= world.now
+
+    @obligation("claim", 9)
+    async def test_a_due_time_is_known_for_what_retries_and_snoozes(self, world: World) -> None:
+        node = await world.node()
+        for outcome in (Snoozed(delay=HOUR), Raised(error=ERROR, retry_in=timedelta(minutes=20))):
+            await world.end(await world.running(node), outcome)
+        next_due = (await world.ask(node)).next_due
+
+        assert next_due is not None
+        assert next_due <= world.now + timedelta(minutes=20)
+
+    @obligation("claim", 9)
+    async def test_nothing_is_due_where_nothing_waits(self, world: World) -> None:
+        node = await world.node()
+        await world.running(node)
+
+        assert (await world.ask(node)).next_due is None
+
+    @obligation("claim", 9)
+    async def test_what_the_node_did_not_ask_for_is_not_due_for_it(self, world: World) -> None:
+        node = await world.node()
+        await world.enqueue(RESIZE, run_at=HOUR)
+        await world.enqueue(SEND, run_at=HOUR, queue="mail")
+
+        assert (await world.ask(node, tasks=[SEND], queues={"photos": 5})).next_due is None
+
+    @obligation("claim", 9)
+    async def test_what_waits_for_a_pause_or_a_full_gate_is_not_due(self, world: World) -> None:
+        node = await world.node()
+        await world.store.declare([Gate(scope=Scope.TASK, name=str(SEND), concurrency=1)])
+        await world.running(node, SEND)
+        await world.enqueue(SEND)
+        await world.enqueue(RESIZE, queue="paused")
+        await world.store.pause("paused")
+
+        answer = await world.ask(node, room=5)
+
+        assert answer.deliveries == ()
+        # Anything due now would make a node ask again and again.
+        assert answer.next_due is None
+
+    @obligation("claim", 9)
+    async def test_what_waits_for_a_rate_is_due_when_the_rate_allows_it(self, world: World) -> None:
+        node = await world.node()
+        rate = Rate(count=1, period=timedelta(minutes=1))
+        await world.store.declare([Gate(scope=Scope.TASK, name=str(SEND), rate=rate)])
+        await world.running(node, SEND)
+        await world.enqueue(SEND)
+
+        answer = await world.ask(node, room=5)
+
+        assert answer.deliveries == ()
+        assert answer.next_due is not None
+        assert world.now < answer.next_due <= world.now + timedelta(minutes=1)
+
+
+def ids(deliveries: tuple[Delivery, ...]) -> list[object]:
+    return [one.claim.job.id for one in deliveries]

@@ -1,0 +1,89 @@
+# ruff: noqa: S101 -- a suite of tests is built on assert
+"""What a claim costs with many jobs around: as much as without them, within a generous factor.
+
+Real time is measured, so the best of many claims counts, and the bounds are far from what a sound store needs. A store
+that walks over what waits is a hundred times off.
+"""
+
+import time
+
+import pytest
+
+from mainspring.core.limits import Gate, Rate, Scope
+from mainspring.core.outcome import Succeeded
+from mainspring.stores.records import NewJob
+from mainspring.testing.contract.obligation import obligation
+from mainspring.testing.contract.verbs.contract import Contract
+from mainspring.testing.contract.world import DAY, HOUR, RESIZE, SEND, Member, World
+
+MANY = 20_000
+ROUNDS = 30
+FACTOR = 10
+
+
+class CostContract(Contract):
+    """The cost of `claim`. Takes seconds. Needs the roles Jobs, Nodes and Operator."""
+
+    @obligation("claim", 10)
+    @pytest.mark.parametrize(
+        "gate",
+        [
+            Gate(scope=Scope.TASK, name=str(RESIZE), concurrency=1),
+            Gate(scope=Scope.KEY, name=str(RESIZE), concurrency=1),
+            Gate(scope=Scope.TASK, name=str(RESIZE), rate=Rate(count=1, period=DAY)),
+        ],
+        ids=["task", "key", "rate"],
+    )
+    async def test_what_a_gate_holds_back_in_front_costs_nothing(self, world: World, gate: Gate) -> None:
+        node = await world.node()
+        alone = await cost(world, node)
+        await world.store.declare([gate])
+        await world.enqueue_all(world.new(RESIZE, key="a", priority=100) for _ in range(MANY))
+        first = await world.claim_one(node)
+        assert first.job.task == RESIZE
+        free = await world.enqueue(SEND, priority=0)
+
+        (delivery,) = await world.claim(node)
+        assert delivery.claim.job.id == free
+        await world.end(delivery.claim, Succeeded())
+
+        crowded = await cost(world, node)
+        assert crowded < FACTOR * alone, (crowded, alone)
+
+    @obligation("claim", 10)
+    async def test_a_paused_queue_in_front_costs_nothing(self, world: World) -> None:
+        node = await world.node()
+        alone = await cost(world, node)
+        await world.enqueue_all(world.new(queue="paused", priority=100) for _ in range(MANY))
+        await world.store.pause("paused")
+
+        crowded = await cost(world, node)
+        assert crowded < FACTOR * alone, (crowded, alone)
+
+    @obligation("claim", 10)
+    async def test_what_waits_behind_costs_nothing(self, world: World) -> None:
+        node = await world.node()
+        alone = await cost(world, node)
+
+        def crowd() -> NewJob:
+            return world.new(priority=1, run_at=world.now - HOUR)
+
+        await world.enqueue_all(crowd() for _ in range(MANY // 2))
+        await world.enqueue_all(world.new(priority=100, run_at=HOUR) for _ in range(MANY // 2))
+
+        crowded = await cost(world, node)
+        assert crowded < FACTOR * alone, (crowded, alone)
+
+
+async def cost(world: World, node: Member) -> float:
+    """Measure the cheapest of several claims of one free job."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        wanted = await world.enqueue(SEND, priority=50)
+        began = time.perf_counter()
+        deliveries = await world.claim(node)
+        best = min(best, time.perf_counter() - began)
+        (delivery,) = deliveries
+        assert delivery.claim.job.id == wanted
+        await world.end(delivery.claim, Succeeded())
+    return best

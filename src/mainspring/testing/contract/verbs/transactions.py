@@ -1,0 +1,276 @@
+# ruff: noqa: S101, PT012 -- a suite of tests is built on assert, and what a block raises is raised by all of it
+"""Writing together with the user's own writes: both are committed, or neither."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from mainspring.core.job import State
+from mainspring.core.outcome import Snoozed, Succeeded
+from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.errors import Conflict, DeclarationError, TransactionTooLong
+from mainspring.stores.port import Transactions
+from mainspring.stores.records import Enqueued, NewJob, Settled, Settlement, Verdict
+from mainspring.testing.contract.harness import TransactionsHarness
+from mainspring.testing.contract.obligation import obligation
+from mainspring.testing.contract.verbs.contract import Contract
+from mainspring.testing.contract.verbs.wake import Bell, quiet
+from mainspring.testing.contract.world import SECOND, World
+
+LONG: Final = timedelta(seconds=30)
+SHORT: Final = timedelta(milliseconds=100)
+
+both_ways = pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
+
+
+class Mistake(Exception):
+    """What goes wrong in a block."""
+
+
+class TransactionsContract(Contract):
+    """The role Transactions. Needs the roles Jobs, Nodes, Inspector and Wake; its harness is a `TransactionsHarness`."""
+
+    # A transaction that the store opens.
+
+    @obligation("transaction")
+    @obligation("execute")
+    async def test_what_a_handler_writes_is_committed_with_the_end_of_its_job(
+        self, harness: TransactionsHarness, world: World
+    ) -> None:
+        claim = await world.running(await world.node())
+        new = world.new()
+        async with transactions(world).transaction(limit=LONG) as tx:
+            await tx.execute(harness.write_number, (7,))
+            assert await tx.enqueue([new]) == (Enqueued(id=new.id, fresh=True),)
+            assert await tx.settle(world.settlement(claim, Succeeded(b"1"))) == Settled(verdict=Verdict.ACCEPTED)
+
+        assert await harness.numbers() == [7]
+        assert await world.is_there(new.id)
+        assert (await world.job(claim.job.id)).state is State.SUCCEEDED
+
+    @obligation("transaction")
+    async def test_a_block_that_raises_leaves_nothing(self, harness: TransactionsHarness, world: World) -> None:
+        claim = await world.running(await world.node())
+        new = world.new()
+        with pytest.raises(Mistake):
+            async with transactions(world).transaction(limit=LONG) as tx:
+                await tx.execute(harness.write_number, (7,))
+                await tx.enqueue([new])
+                await tx.settle(world.settlement(claim, Succeeded(b"1")))
+                raise Mistake
+
+        assert await harness.numbers() == []
+        assert not await world.is_there(new.id)
+        assert await world.job(claim.job.id) == claim.job
+        await world.end(claim, Succeeded())
+
+    @obligation("transaction")
+    async def test_a_lost_lease_is_refused_in_a_transaction_too(self, world: World) -> None:
+        node, other = await world.node(), await world.node()
+        claim = await world.running(node)
+        await world.end(claim, Snoozed(delay=0 * SECOND))
+        await world.end(await world.claim_one(other), Snoozed(delay=0 * SECOND))
+        before = await world.view(claim.job.id)
+        async with transactions(world).transaction(limit=LONG) as tx:
+            settled = await tx.settle(world.settlement(claim, Succeeded()))
+
+        assert settled.verdict is Verdict.REFUSED
+        assert await world.view(claim.job.id) == before
+
+    @obligation("transaction")
+    async def test_a_conflict_in_a_transaction_is_raised(self, world: World) -> None:
+        unique = UniqueKey(key="a", on_conflict=OnConflict.RAISE)
+        await world.enqueue(unique=unique)
+        with pytest.raises(Conflict):
+            async with transactions(world).transaction(limit=LONG) as tx:
+                await tx.enqueue([world.new(unique=unique)])
+
+    @obligation("transaction", 1)
+    @pytest.mark.parametrize("uses_it", [True, False], ids=["and is used", "and is ended"])
+    async def test_a_transaction_that_is_open_for_too_long_is_rolled_back(
+        self, harness: TransactionsHarness, world: World, uses_it: bool
+    ) -> None:
+        new = world.new()
+        with pytest.raises(TransactionTooLong):
+            async with transactions(world).transaction(limit=SHORT) as tx:
+                await tx.enqueue([new])
+                # Whichever clock the store goes by here, it has passed the limit.
+                await asyncio.sleep(1)
+                await asyncio.to_thread(time.sleep, 0.3)
+                world.clock.advance("1s")
+                if uses_it:
+                    await tx.execute(harness.write_number, (7,))
+
+        assert await harness.numbers() == []
+        assert not await world.is_there(new.id)
+        await world.enqueue()
+
+    @obligation("transaction", 1)
+    async def test_others_can_write_once_a_transaction_was_open_for_too_long(self, world: World) -> None:
+        other = await world.open()
+        new = world.new()
+        with pytest.raises(TransactionTooLong):
+            async with transactions(world).transaction(limit=SHORT) as tx:
+                await tx.enqueue([world.new()])
+                await asyncio.sleep(1)
+                await asyncio.to_thread(time.sleep, 0.3)
+                world.clock.advance("1s")
+                await other.enqueue([new])
+                await tx.enqueue([world.new()])
+
+        (queue,) = await world.store.queues()
+        assert queue.waiting == 1
+        assert await world.is_there(new.id)
+
+    @obligation("transaction")
+    async def test_who_only_looks_does_not_wait_for_a_writer(self, world: World) -> None:
+        other = await world.open()
+        there, new = await world.enqueue(), world.new()
+        async with transactions(world).transaction(limit=LONG) as tx:
+            await tx.enqueue([new])
+            for store in (world.store, other):
+                views = await store.get([there, new.id])
+                assert [view and view.job.id for view in views] == [there, None]
+
+    @obligation("watch", 1)
+    async def test_nobody_is_woken_before_the_commit_of_a_transaction(self, world: World) -> None:
+        bell = Bell()
+        stop = (await world.open()).watch(bell)
+        await quiet(bell)
+        async with transactions(world).transaction(limit=LONG) as tx:
+            await tx.enqueue([world.new()])
+            await asyncio.to_thread(time.sleep, 0.1)
+            assert not bell.is_rung
+        await bell.wait()
+        stop()
+
+    # A transaction of the user's own.
+
+    @obligation("enqueue_in")
+    @obligation("enqueue_in_sync")
+    @both_ways
+    async def test_jobs_are_there_when_the_users_transaction_was_committed(
+        self, harness: TransactionsHarness, world: World, blocking: bool
+    ) -> None:
+        there, new = await world.enqueue(), world.new()
+        tx = await harness.begin(blocking=blocking)
+        answers = await enqueue_in(world, tx.handle, [new, world.new(id=there)], blocking=blocking)
+
+        assert answers == (Enqueued(id=new.id, fresh=True), Enqueued(id=there, fresh=False))
+        assert not await world.is_there(new.id)
+        await tx.commit()
+        assert await world.is_there(new.id)
+        assert await harness.numbers() == [1]
+        assert [one.claim.job.id for one in await world.claim(await world.node(), room=9)] == [there, new.id]
+
+    @obligation("enqueue_in", 1)
+    @both_ways
+    async def test_jobs_were_never_there_when_the_users_transaction_was_rolled_back(
+        self, harness: TransactionsHarness, world: World, blocking: bool
+    ) -> None:
+        new = world.new(unique=UniqueKey(key="a"))
+        tx = await harness.begin(blocking=blocking)
+        await enqueue_in(world, tx.handle, [new], blocking=blocking)
+        await tx.rollback()
+
+        assert not await world.is_there(new.id)
+        assert await harness.numbers() == []
+        assert await world.claim(await world.node()) == ()
+        assert (await world.store.enqueue([world.new(unique=UniqueKey(key="a"))]))[0].fresh
+
+    @obligation("enqueue_in")
+    @both_ways
+    async def test_a_conflict_in_the_users_transaction_is_raised(
+        self, harness: TransactionsHarness, world: World, blocking: bool
+    ) -> None:
+        unique = UniqueKey(key="a", on_conflict=OnConflict.RAISE)
+        holder = await world.enqueue(unique=unique)
+        tx = await harness.begin(blocking=blocking)
+        with pytest.raises(Conflict) as caught:
+            await enqueue_in(world, tx.handle, [world.new(unique=unique)], blocking=blocking)
+        await tx.rollback()
+
+        assert caught.value.job == str(holder)
+
+    @obligation("enqueue_in", 2)
+    @both_ways
+    async def test_nobody_is_woken_before_the_users_commit_and_everybody_soon_after(
+        self, harness: TransactionsHarness, world: World, blocking: bool
+    ) -> None:
+        bells = [Bell(), Bell()]
+        stops = [world.store.watch(bells[0]), (await world.open()).watch(bells[1])]
+        for bell in bells:
+            await quiet(bell)
+        tx = await harness.begin(blocking=blocking)
+        await enqueue_in(world, tx.handle, [world.new()], blocking=blocking)
+        await asyncio.to_thread(time.sleep, 0.1)
+        assert [bell.is_rung for bell in bells] == [False, False]
+        await tx.commit()
+        for bell, stop in zip(bells, stops, strict=True):
+            await bell.wait()
+            stop()
+
+    @obligation("enqueue_in", 3)
+    @both_ways
+    async def test_a_connection_to_another_database_is_refused(
+        self, harness: TransactionsHarness, world: World, blocking: bool
+    ) -> None:
+        tx = await harness.begin_elsewhere()
+        with pytest.raises(DeclarationError):
+            await enqueue_in(world, tx.handle, [world.new()], blocking=blocking)
+        await tx.rollback()
+
+        assert await world.store.queues() == ()
+
+    @obligation("enqueue_in", 3)
+    @both_ways
+    async def test_a_connection_that_commits_each_statement_is_refused(
+        self, harness: TransactionsHarness, world: World, blocking: bool
+    ) -> None:
+        tx = await harness.commit_each()
+        with pytest.raises(DeclarationError):
+            await enqueue_in(world, tx.handle, [world.new()], blocking=blocking)
+        await tx.rollback()
+
+        assert await world.store.queues() == ()
+
+    @obligation("settle_in")
+    @obligation("settle_in_sync")
+    @both_ways
+    async def test_a_job_ends_with_the_users_transaction_or_goes_on(
+        self, harness: TransactionsHarness, world: World, blocking: bool
+    ) -> None:
+        claim = await world.running(await world.node())
+        settlement = world.settlement(claim, Succeeded(b"1"))
+        tx = await harness.begin(blocking=blocking)
+        assert (await settle_in(world, tx.handle, settlement, blocking=blocking)).verdict is Verdict.ACCEPTED
+        await tx.rollback()
+        assert await world.job(claim.job.id) == claim.job
+        assert await harness.numbers() == []
+
+        tx = await harness.begin(blocking=blocking)
+        assert (await settle_in(world, tx.handle, settlement, blocking=blocking)).verdict is Verdict.ACCEPTED
+        await tx.commit()
+        view = await world.view(claim.job.id)
+        assert (view.job.state, view.result) == (State.SUCCEEDED, b"1")
+        assert await harness.numbers() == [1]
+        assert (await world.settle(claim, Succeeded())).verdict is Verdict.REPEATED
+
+
+def transactions(world: World) -> Transactions:
+    assert isinstance(world.store, Transactions)
+    return world.store
+
+
+async def enqueue_in(world: World, handle: object, new: Sequence[NewJob], *, blocking: bool) -> tuple[Enqueued, ...]:
+    store = transactions(world)
+    return store.enqueue_in_sync(handle, new) if blocking else await store.enqueue_in(handle, new)
+
+
+async def settle_in(world: World, handle: object, settlement: Settlement, *, blocking: bool) -> Settled:
+    store = transactions(world)
+    return store.settle_in_sync(handle, settlement) if blocking else await store.settle_in(handle, settlement)

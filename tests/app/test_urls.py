@@ -1,0 +1,123 @@
+"""Which store an app gets, and what it is told when there is none."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mainspring.app import Mainspring
+from mainspring.client.urls import source_of
+from mainspring.clock import SystemClock
+from mainspring.errors import DeclarationError, StoreClosed
+from mainspring.stores.memory import MemoryStore
+from mainspring.stores.sqlite import SqliteStore
+
+
+def test_a_relative_path_stays_where_the_program_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = source_of("sqlite:///jobs.db")
+    monkeypatch.chdir("/")
+
+    assert source.name == f"sqlite {tmp_path / 'jobs.db'}"
+    assert isinstance(source.make(SystemClock()), SqliteStore)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:////var/lib/jobs.db", "/var/lib/jobs.db"),
+        ("SQLite:////var/lib/jobs.db", "/var/lib/jobs.db"),
+        ("sqlite:////var/my%20jobs%3F.db", "/var/my jobs?.db"),
+        ("sqlite:////var/a#b.db", "/var/a#b.db"),
+        ("sqlite:////var/jobs.db?durable=false", "/var/jobs.db"),
+        ("sqlite:///~/jobs.db", str(Path.home() / "jobs.db")),
+    ],
+)
+def test_paths_are_read_from_urls(url: str, path: str) -> None:
+    assert source_of(url).name == f"sqlite {path}"
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("jobs.db", 'a file is written "sqlite:///jobs.db"'),
+        ("/var/lib/jobs.db", 'a file is written "sqlite:////var/lib/jobs.db"'),
+        ("", "it has no scheme"),
+        ("sqlite://jobs.db", 'write "sqlite:///jobs.db", or four slashes for /jobs.db'),
+        ("sqlite:///", 'it names no file; write "sqlite:///jobs.db"'),
+        ("sqlite://", 'it names no file; write "sqlite:///jobs.db"'),
+        ("sqlite:///:memory:", 'write "memory://"'),
+        ("sqlite:///folder/", "add the name of the file"),
+        ("sqlite:///jobs.db?durable=perhaps", "durable is true or false, not 'perhaps'"),
+        ("sqlite:///jobs.db?durabel=true", "there is no option 'durabel'"),
+        ("memory://mine", "each app has a store of its own"),
+        ("postgresql://ada:secret@db/jobs", "not in this version"),
+        ("postgres://ada:secret@db/jobs", "not in this version"),
+        ("redis://:secret@localhost", "no store is known for redis://; supported are"),
+    ],
+)
+def test_a_wrong_url_says_what_would_be_right(url: str, advice: str) -> None:
+    with pytest.raises(DeclarationError) as raised:
+        Mainspring(url)
+
+    assert advice in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_several_problems_of_a_url_come_at_once() -> None:
+    with pytest.raises(DeclarationError) as raised:
+        Mainspring("sqlite://jobs.db?durable=perhaps&fast=yes")
+
+    for problem in ("two slashes", "'perhaps'", "'fast'"):
+        assert problem in str(raised.value)
+
+
+def test_a_path_is_no_url(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match=r'neither a URL nor a store.*write Mainspring\("sqlite:///'):
+        Mainspring(tmp_path / "jobs.db")  # type: ignore[arg-type]  # what the test is about
+
+
+def test_without_a_url_the_environment_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MAINSPRING_URL", f"sqlite:///{tmp_path}/elsewhere.db")
+    assert source_of(None).name == f"sqlite {tmp_path}/elsewhere.db"
+
+    monkeypatch.setenv("MAINSPRING_URL", "elsewhere.db")
+    with pytest.raises(DeclarationError, match=r"^\$MAINSPRING_URL: it has no scheme"):
+        Mainspring()
+
+
+@pytest.mark.parametrize("value", ["", None])
+def test_without_either_it_is_a_file_beside_the_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MAINSPRING_URL", raising=False)
+    if value is not None:
+        monkeypatch.setenv("MAINSPRING_URL", value)
+
+    assert source_of(None).name == f"sqlite {tmp_path / 'mainspring.db'}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_can_be_given_in_either_way() -> None:
+    store = MemoryStore()
+
+    assert source_of(store).make(SystemClock()) is store
+    Mainspring(store=store)
+    with pytest.raises(DeclarationError, match="a URL and a store"):
+        Mainspring("memory://", store=store)
+
+
+def test_the_store_of_an_app_that_is_not_open_cannot_be_touched() -> None:
+    with pytest.raises(StoreClosed, match="async with app"):
+        _ = Mainspring("memory://").store
+
+
+def test_an_app_loads_no_driver_before_it_needs_one() -> None:
+    program = "from mainspring import Mainspring; Mainspring('sqlite:///jobs.db'); import sys; print(*sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+
+    assert not {"sqlite3", "mainspring.stores.memory", "mainspring.runtime.node"} & set(done.stdout.split())

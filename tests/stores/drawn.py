@@ -1,0 +1,220 @@
+"""What the comparison of stores draws: new jobs, outcomes, gates, claims.
+
+Few tasks, queues and keys, and most of it about one task: so that jobs meet at gates and unique keys, which is where
+stores differ. The weights were chosen by putting faults into a store and counting how soon they are found.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from mainspring.core.command import CancelJob, DeleteJob, MoveJob, RetryJob
+from mainspring.core.job import NodeId
+from mainspring.core.limits import Gate, Rate, Scope
+from mainspring.core.names import Name
+from mainspring.core.outcome import (
+    AttemptError,
+    Deferred,
+    Expired,
+    Interrupted,
+    Lost,
+    NoSuchTask,
+    Raised,
+    Snoozed,
+    Succeeded,
+)
+from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.stores.records import ClaimRequest
+
+TASKS = [Name("", "send"), Name("photos", "resize"), Name("", "rare")]
+QUEUES = ["mail", "photos"]
+# Each priority stands in one queue: between queues of the same priority the port fixes no order.
+LANES = [("mail", 50), ("photos", 51), ("mail", 10), ("photos", 90)]
+SCOPES = [*((Scope.QUEUE, queue) for queue in QUEUES), *((s, str(t)) for s in (Scope.TASK, Scope.KEY) for t in TASKS)]
+HOT = [(Scope.TASK, str(TASKS[0])), (Scope.KEY, str(TASKS[0])), (Scope.QUEUE, QUEUES[0])]
+ERROR = AttemptError(type="ValueError", message="no")
+
+numbers = st.integers(0, 10**6)
+seldom = st.sampled_from([False] * 7 + [True])
+sometimes = st.sampled_from([False, False, True])
+some_tasks = st.just(frozenset(TASKS)) | st.sets(st.sampled_from(TASKS), min_size=1).map(frozenset)
+lanes = st.sampled_from([LANES[0]] * 3 + LANES)
+delays = st.sampled_from([timedelta(0)] * 4 + [timedelta(seconds=5), timedelta(minutes=5)])
+uniques = st.builds(
+    UniqueKey,
+    key=st.sampled_from(["x", "x", "y"]),
+    period=st.sampled_from([None, None, timedelta(seconds=8), timedelta(minutes=20)]),
+    on_conflict=st.sampled_from(OnConflict),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """A new job, but for its id."""
+
+    number: int
+    task: Name
+    lane: tuple[str, int]
+    delay: timedelta
+    key: str | None
+    unique: UniqueKey | None
+    expires: timedelta | None
+    max_attempts: int
+    loss_limit: int
+    again: bool
+    """With an id that is there already."""
+
+
+specs = st.builds(
+    Spec,
+    number=st.integers(0, 50),
+    task=st.sampled_from([TASKS[0]] * 4 + TASKS),
+    lane=lanes,
+    delay=delays,
+    key=st.sampled_from([None, "a", "a", "b"]),
+    unique=sometimes.flatmap(lambda one: uniques if one else st.none()),
+    expires=st.sampled_from([None, None, timedelta(seconds=6)]),
+    max_attempts=st.integers(1, 4),
+    loss_limit=st.integers(1, 3),
+    again=seldom,
+)
+endings = st.one_of(
+    st.builds(Succeeded, st.none() | st.binary(max_size=4)),
+    st.builds(Raised, error=st.just(ERROR), retryable=st.just(True), retry_in=st.none() | delays),
+    st.builds(Snoozed, delay=delays, reason=st.sampled_from(["", "later"])),
+    st.builds(Interrupted, started=st.booleans()),
+    st.just(Lost()),
+    st.sampled_from([Deferred(delay=timedelta(0)), Expired(), NoSuchTask(), Raised(error=ERROR, retryable=False)]),
+)
+gates = st.builds(
+    lambda passage, concurrency, rate: Gate(scope=passage[0], name=passage[1], concurrency=concurrency, rate=rate),
+    st.sampled_from([*HOT * 4, *SCOPES]),
+    st.sampled_from([None, 1, 2, 2, 3]),
+    sometimes.flatmap(
+        lambda paced: (
+            st.builds(
+                Rate,
+                count=st.integers(1, 3),
+                period=st.sampled_from([timedelta(seconds=1), timedelta(seconds=7), timedelta(minutes=1)]),
+                burst=st.integers(1, 3),
+            )
+            if paced
+            else st.none()
+        )
+    ),
+)
+commands = st.one_of(
+    st.sampled_from([CancelJob(), RetryJob(), RetryJob(), DeleteJob()]),
+    st.just(RetryJob()),
+    st.builds(lambda lane: MoveJob(queue=lane[0], priority=lane[1]), lanes),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A claim, but for who makes it."""
+
+    room: int
+    ahead: int = 0
+    suspects: int = 9
+    tasks: frozenset[Name] = frozenset(TASKS)
+    queues: dict[str, int] | None = None
+    others: bool = False
+
+    def room_in(self, queue: str) -> int:
+        return self.of(NodeId(""), 0).room_in(queue)
+
+    def of(self, node: NodeId, term: int) -> ClaimRequest:
+        return ClaimRequest(
+            node=node,
+            term=term,
+            tasks=self.tasks,
+            queues=self.queues,
+            others=self.others,
+            room=self.room,
+            ahead=self.ahead,
+            suspects=self.suspects,
+        )
+
+
+wishes = st.builds(
+    Wish,
+    room=st.integers(0, 4),
+    ahead=st.integers(0, 2),
+    suspects=st.integers(0, 2),
+    tasks=some_tasks,
+    queues=st.none() | st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 3)),
+    others=st.booleans(),
+)
+
+
+class Step(NamedTuple):
+    """A method of a story, and what it is called with."""
+
+    name: str
+    values: dict[str, Any]
+
+
+# How often, and with what. Most steps are about jobs.
+STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
+    "enqueue": (5, {"some": st.lists(specs, min_size=1, max_size=5)}),
+    "work": (
+        10,
+        {
+            "pick": numbers,
+            "room": st.integers(1, 5),
+            "ends": st.lists(st.tuples(endings, seldom), min_size=4, max_size=4),
+        },
+    ),
+    "claim": (3, {"pick": numbers, "wish": wishes}),
+    "claim_plainly": (3, {"pick": numbers}),
+    "settle": (8, {"ends": st.lists(st.tuples(numbers, endings, sometimes), min_size=1, max_size=3)}),
+    "settle_wrongly": (
+        3,
+        {
+            "pick": numbers,
+            "outcome": endings,
+            "whose": st.none() | numbers,
+            "lease": st.sampled_from([0, 0, 0, -1, 1]),
+        },
+    ),
+    "settle_for_another": (1, {"pick": numbers, "outcome": endings, "whose": numbers}),
+    "reap": (2, {"pick": numbers, "keeps_place": seldom}),
+    "command": (5, {"pick": numbers, "command": commands, "late": seldom}),
+    "move_in_time": (1, {"pick": numbers, "minutes": st.integers(-2, 2)}),
+    "note": (
+        2,
+        {
+            "pick": numbers,
+            "whose": st.none() | numbers,
+            "saved": st.none() | st.binary(max_size=3),
+            "lines": st.integers(0, 2),
+        },
+    ),
+    "declare": (3, {"gate": gates}),
+    "release": (2, {"pick": numbers, "whose": st.none() | numbers}),
+    "join": (2, {"known": some_tasks}),
+    "renew": (1, {"pick": numbers}),
+    "declare_dead": (2, {"pick": numbers, "behind": st.sampled_from([None, 0, 0, 1])}),
+    "time_passes": (6, {"seconds": st.sampled_from([0.000001, 1, 1, 5, 7, 7, 60, 4000, 100_000])}),
+    "the_clock_is_set_back": (1, {"seconds": st.sampled_from([1, 3, 90])}),
+    "pause_or_resume": (1, {"queue": st.sampled_from([*QUEUES, "empty"]), "pause": sometimes}),
+    "something_rare": (
+        3,
+        {"what": st.sampled_from(["update", "prune", "mend", "order", "answer", "unknown"]), "pick": numbers},
+    ),
+    "lock": (
+        1,
+        {
+            "name": st.sampled_from(["ticker", "pruner"]),
+            "holder": st.sampled_from("ab"),
+            "does": st.sampled_from(["acquire", "acquire", "extend", "resign"]),
+            "pick": numbers,
+        },
+    ),
+}
+steps = st.sampled_from([name for name, (weight, _) in STEPS.items() for _ in range(weight)]).flatmap(
+    lambda name: st.fixed_dictionaries(STEPS[name][1]).map(lambda values: Step(name, values))
+)

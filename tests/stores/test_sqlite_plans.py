@@ -1,0 +1,85 @@
+"""Every statement is served by the index that it names; none walks over all jobs."""
+
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from mainspring.stores.sqlite import migrate
+from mainspring.stores.sqlite.statements import statement
+
+FOLDER = Path(str(files("mainspring.stores.sqlite").joinpath("sql")))
+NAMES = sorted(path.stem for path in FOLDER.glob("*.sql"))
+# What grows with history or with what waits. Walking over these is for the inspector alone.
+LARGE = r"(mainspring_)?(jobs|payloads|traces|attempts|log_lines|strands|unique_keys)"
+SCAN = re.compile(rf"SCAN {LARGE}\b(?! USING (COVERING )?INDEX mainspring_jobs_running)")
+MAY_SCAN = {"view_waiting"}
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate.migrate("a store", connection, 0)
+    yield connection
+    connection.close()
+
+
+def plan(connection: sqlite3.Connection, sql: str) -> str:
+    """Ask SQLite how it would do it; what is asked for makes no difference, for it keeps no statistics here."""
+    for count in range(20):
+        parameters = defaultdict[str, None](lambda: None) if re.search(r":\w", sql) else [None] * count
+        try:
+            rows = connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
+        except sqlite3.ProgrammingError:  # another number of parameters
+            continue
+        return "; ".join(detail for *_, detail in rows)
+    raise AssertionError(sql)
+
+
+def head(name: str) -> str:
+    lines = (FOLDER / f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    return " ".join(line.removeprefix("--").strip() for line in lines if line.startswith("--"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_statement_says_what_it_promises(name: str) -> None:
+    text = (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
+
+    assert text.startswith("-- ")
+    assert len(text.splitlines()[0]) > 20
+    assert ";" not in statement(name), "one statement a file"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_statement_uses_the_indexes_that_it_names(connection: sqlite3.Connection, name: str) -> None:
+    known = {index for (index,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    named = {f"mainspring_{word}" for word in re.findall(r"\w+", head(name).partition("Index")[2])} & known
+    if "ON CONFLICT" in statement(name) or name == "job_add":
+        named.clear()  # an upsert finds its row by the constraint, which the plan does not show
+    used = plan(connection, statement(name))
+
+    assert all(index in used for index in named), used
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_statement_does_not_walk_over_what_grows(connection: sqlite3.Connection, name: str) -> None:
+    used = plan(connection, statement(name))
+
+    assert bool(SCAN.search(used)) == (name in MAY_SCAN), used
+
+
+def test_a_walk_over_all_jobs_would_be_found(connection: sqlite3.Connection) -> None:
+    assert SCAN.search(plan(connection, "SELECT * FROM mainspring_jobs WHERE losses = ?"))
+    assert SCAN.search(plan(connection, "SELECT * FROM mainspring_jobs AS jobs WHERE started_at = ?"))
+    assert not SCAN.search(plan(connection, "SELECT * FROM mainspring_jobs WHERE id = ?"))
+
+
+def test_the_statements_of_the_hot_paths_are_there() -> None:
+    """So that one that is renamed does not leave this file without being noticed."""
+    hot = {"lanes_open", "strands_due", "jobs_due", "jobs_claimed", "jobs_take", "settle_success", "job_settled"}
+
+    assert hot | {"job_write", "node_renew", "job_add", "payload_add", "prune_jobs"} <= set(NAMES)

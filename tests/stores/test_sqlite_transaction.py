@@ -1,0 +1,330 @@
+"""A handler's own transaction: whole or nothing, and never for long."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mainspring.clock import Clock
+from mainspring.core.job import State
+from mainspring.core.outcome import Succeeded
+from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.errors import Conflict, DeclarationError, StoreError, StoreUnavailable, TransactionTooLong
+from mainspring.stores.port import Store
+from mainspring.stores.records import Verdict
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.transaction import SqliteTransaction
+from mainspring.testing import VirtualTime
+from mainspring.testing.contract import SettableClock
+from mainspring.testing.contract.world import SECOND, World
+
+LIMIT = 5 * SECOND
+INSERT = "INSERT INTO orders (name) VALUES (?)"
+
+
+class Files:
+    """Handles on one file, for a `World`."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.path = path
+        self.clock = clock
+
+    async def open(self) -> SqliteStore:
+        store = SqliteStore(self.path, clock=self.clock, durable=False, patience="500ms")
+        await store.open()
+        return store
+
+    async def crash(self, store: Store) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+def clock() -> SettableClock:
+    return SettableClock()
+
+
+@pytest.fixture
+def world(path: Path, clock: SettableClock, virtual_time: VirtualTime) -> Iterator[World]:
+    world = World(Files(path, clock), clock)
+    world.store = virtual_time.run(world.open())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+    yield world
+    virtual_time.run(world.close())
+
+
+@pytest.fixture
+def store(world: World) -> SqliteStore:
+    assert isinstance(world.store, SqliteStore)
+    return world.store
+
+
+def orders(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [name for (name,) in connection.execute("SELECT name FROM orders ORDER BY id")]
+
+
+def transactions_at_work() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "mainspring-sqlite-transaction"]
+
+
+async def test_its_writes_and_the_jobs_end_are_committed_together(world: World, store: SqliteStore, path: Path) -> None:
+    claim = await world.running(await world.node())
+    child = world.new()
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute(INSERT, ["first"])
+        assert await tx.execute("SELECT id, name FROM orders") == [(1, "first")]
+        await tx.enqueue([child])
+        settled = await tx.settle(world.settlement(claim, Succeeded(b"1")))
+        assert orders(path) == []
+        assert (await world.job(claim.job.id)).state is State.RUNNING
+
+    assert settled.verdict is Verdict.ACCEPTED
+    assert orders(path) == ["first"]
+    assert (await world.job(claim.job.id)).state is State.SUCCEEDED
+    assert await world.is_there(child.id)
+    assert not transactions_at_work()
+
+
+async def test_a_block_that_raises_leaves_nothing_and_the_lock_is_free_at_once(
+    world: World, store: SqliteStore, path: Path
+) -> None:
+    lost = world.new()
+    with pytest.raises(RuntimeError):
+        async with store.transaction(limit=LIMIT) as tx:
+            await tx.execute(INSERT, ["lost"])
+            await tx.enqueue([lost])
+            raise RuntimeError("no")
+    with closing(sqlite3.connect(path, timeout=0)) as connection, connection:
+        connection.execute(INSERT, ["next"])
+
+    assert orders(path) == ["next"]
+    assert not await world.is_there(lost.id)
+
+
+async def test_one_that_is_cancelled_leaves_nothing(world: World, store: SqliteStore, path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def handler() -> None:
+        async with store.transaction(limit=LIMIT) as tx:
+            await tx.execute(INSERT, ["lost"])
+            begun.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(handler())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    await world.enqueue()
+    assert orders(path) == []
+
+
+async def test_one_who_gives_up_waiting_for_the_lock_does_not_get_it_later(
+    world: World, store: SqliteStore, path: Path
+) -> None:
+    async def handler() -> None:
+        async with store.transaction(limit=timedelta(hours=1)):
+            raise AssertionError("it never began")
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        task = asyncio.ensure_future(handler())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    await world.enqueue()
+    for thread in transactions_at_work():
+        await asyncio.to_thread(thread.join, 10)
+    assert not transactions_at_work()
+
+
+async def test_an_error_of_the_handlers_own_statement_is_its_own_business(store: SqliteStore, path: Path) -> None:
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute(INSERT, ["one"])
+        with pytest.raises(sqlite3.IntegrityError):
+            await tx.execute(INSERT, ["one"])
+        await tx.execute(INSERT, ["two"])
+
+    assert orders(path) == ["one", "two"]
+
+
+async def test_a_verb_of_ours_that_raises_leaves_none_of_itself(world: World, store: SqliteStore, path: Path) -> None:
+    unique = UniqueKey(key="one", on_conflict=OnConflict.RAISE)
+    await world.enqueue(unique=unique)
+    first, second, third = world.new(queue="new"), world.new(unique=unique), world.new(queue="newer")
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute(INSERT, ["kept"])
+        with pytest.raises(Conflict):
+            await tx.enqueue([first, second])
+        await tx.enqueue([third])
+
+    assert orders(path) == ["kept"]
+    assert [await world.is_there(job.id) for job in (first, second, third)] == [False, False, True]
+    assert (await world.job(third.id)).queue == "newer"
+
+
+@pytest.mark.parametrize("word", ["COMMIT", "ROLLBACK", "END", "BEGIN", "/* now */ commit"])
+async def test_it_ends_with_its_block_and_not_before(store: SqliteStore, path: Path, word: str) -> None:
+    with pytest.raises(RuntimeError):
+        async with store.transaction(limit=LIMIT) as tx:
+            await tx.execute(INSERT, ["lost"])
+            with pytest.raises(DeclarationError, match="leave out BEGIN, COMMIT and ROLLBACK"):
+                await tx.execute(word)
+            raise RuntimeError("no")
+
+    assert orders(path) == []
+
+
+async def test_a_savepoint_of_the_handlers_own_works(store: SqliteStore, path: Path) -> None:
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute(INSERT, ["kept"])
+        await tx.execute("SAVEPOINT mine")
+        await tx.execute(INSERT, ["lost"])
+        await tx.execute("ROLLBACK TO mine")
+
+    assert orders(path) == ["kept"]
+
+
+async def test_after_its_block_it_cannot_be_used(store: SqliteStore) -> None:
+    async with store.transaction(limit=LIMIT) as tx:
+        pass
+    with pytest.raises(DeclarationError, match="its block has ended"):
+        await tx.execute("SELECT 1")
+
+
+async def test_one_that_is_used_after_its_limit_is_told(store: SqliteStore, clock: SettableClock, path: Path) -> None:
+    with pytest.raises(TransactionTooLong, match="more than 5 s"):
+        async with store.transaction(limit=LIMIT) as tx:
+            await tx.execute(INSERT, ["lost"])
+            clock.advance(LIMIT)
+            await tx.execute(INSERT, ["lost too"])
+    with pytest.raises(TransactionTooLong):
+        await tx.execute("SELECT 1")
+
+    assert orders(path) == []
+
+
+async def test_one_that_comes_to_its_end_too_late_is_not_committed(
+    store: SqliteStore, clock: SettableClock, path: Path
+) -> None:
+    with pytest.raises(TransactionTooLong):
+        async with store.transaction(limit=LIMIT) as tx:
+            await tx.execute(INSERT, ["lost"])
+            clock.advance(LIMIT)
+
+    assert orders(path) == []
+
+
+def test_a_handler_that_never_comes_back_loses_the_lock(path: Path, world: World) -> None:
+    """Even though it blocks the event loop, on which no timer can fire: here for as long as it takes."""
+
+    async def story() -> float:
+        store = SqliteStore(path, durable=False)
+        await store.open()
+        began = time.monotonic()
+        with pytest.raises(TransactionTooLong):
+            async with store.transaction(limit=timedelta(milliseconds=200)) as tx:
+                await tx.execute(INSERT, ["lost"])
+                with closing(sqlite3.connect(path, timeout=30)) as other, other:  # waits, and blocks the loop
+                    other.execute(INSERT, ["other"])
+        waited = time.monotonic() - began
+        await store.close()
+        return waited
+
+    assert asyncio.run(story()) >= 0.2
+    assert orders(path) == ["other"]
+    assert world.store is not None
+
+
+async def test_a_statement_that_does_not_end_is_interrupted(path: Path, store: SqliteStore) -> None:
+    real = SqliteStore(path, durable=False)
+    await real.open()
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    with pytest.raises(TransactionTooLong):
+        async with real.transaction(limit=timedelta(milliseconds=100)) as tx:
+            await tx.execute(endless)
+    await real.close()
+
+    async with store.transaction(limit=LIMIT):
+        pass
+
+
+async def test_a_lock_that_somebody_holds_is_waited_for_and_told(store: SqliteStore, path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="holds the write lock"):
+            async with store.transaction(limit=LIMIT):
+                raise AssertionError("it never began")
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute(INSERT, ["now"])
+
+    assert orders(path) == ["now"]
+
+
+async def test_an_error_that_ends_the_transaction_is_told_to_the_next_use(store: SqliteStore, path: Path) -> None:
+    with pytest.raises(StoreError, match="an error has ended the transaction"):
+        async with store.transaction(limit=LIMIT) as tx:
+            await tx.execute(INSERT, ["one"])
+            with pytest.raises(sqlite3.IntegrityError):
+                await tx.execute("INSERT OR ROLLBACK INTO orders (name) VALUES ('one')")
+            await tx.execute(INSERT, ["two"])
+
+    assert orders(path) == []
+
+
+async def test_a_commit_rings(store: SqliteStore, world: World) -> None:
+    rung = threading.Event()
+    end = store.watch(rung.set)
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.enqueue([world.new()])
+        assert not rung.is_set()
+    assert await asyncio.to_thread(rung.wait, 10)
+    end()
+
+
+async def test_it_can_be_given_wherever_a_transaction_of_the_users_can(
+    store: SqliteStore, world: World, tmp_path: Path
+) -> None:
+    claim = await world.running(await world.node())
+    child = world.new()
+    async with store.transaction(limit=LIMIT) as tx:
+        await store.enqueue_in(tx, [child])
+        assert (await store.settle_in(tx, world.settlement(claim, Succeeded()))).accepted
+        with pytest.raises(DeclarationError, match="SqliteTransaction cannot be joined"):
+            store.enqueue_in_sync(tx, [world.new()])
+        stranger = SqliteStore(tmp_path / "other.db")
+        with pytest.raises(DeclarationError, match="a transaction of another store"):
+            await stranger.enqueue_in(tx, [world.new()])
+        assert isinstance(tx, SqliteTransaction)
+
+    assert await world.is_there(child.id)
+    assert (await world.job(claim.job.id)).state is State.SUCCEEDED
+
+
+async def test_two_wait_for_each_other_and_time_stands_still(
+    store: SqliteStore, path: Path, virtual_time: VirtualTime
+) -> None:
+    async def write(name: str) -> None:
+        async with store.transaction(limit=LIMIT) as tx:
+            await tx.execute(INSERT, [name])
+            await tx.execute("UPDATE orders SET name = name || '!' WHERE name = ?", [name])
+
+    await asyncio.gather(*(write(str(number)) for number in range(5)))
+
+    assert sorted(orders(path)) == ["0!", "1!", "2!", "3!", "4!"]
+    assert virtual_time.elapsed == 0
