@@ -1,17 +1,14 @@
-"""Enqueuing in a transaction of the user's own: the job is there when that commits, or never."""
+"""Enqueueing in transactions, through the façade: the user's own, and a handler's."""
 
-import asyncio
 import sqlite3
-import threading
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Context, Mainspring
+from mainspring.core.job import State
 from mainspring.errors import DeclarationError
-from mainspring.testing import VirtualTime
+from mainspring.testing import VirtualTime, drain
 
 
 @pytest.fixture
@@ -20,77 +17,47 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def app(file: Path, virtual_time: VirtualTime) -> Iterator[Mainspring]:
-    app = Mainspring(f"sqlite:///{file}", clock=virtual_time.clock)
-    app.task(name="resize")(resize)
-    yield app
-    app.close_sync()
+def app(file: Path, virtual_time: VirtualTime) -> Mainspring:
+    return Mainspring(f"sqlite:///{file}", clock=virtual_time.clock)
 
 
-def resize(photo: int) -> int:
-    return photo
+async def test_a_job_enqueued_in_a_handlers_transaction_comes_with_its_commit_or_not_at_all(app: Mainspring) -> None:
+    @app.task(name="follow-up")
+    async def follow_up(number: int) -> int:
+        return number
 
-
-async def photos(app: Mainspring) -> list[bytes]:
-    return [view.payload for view in reversed((await app.jobs()).jobs)]
-
-
-async def test_a_job_commits_with_the_users_own_writes_or_not_at_all(app: Mainspring, file: Path) -> None:
-    task = app.find("resize")
-    async with app:
-        with closing(sqlite3.connect(file)) as connection:
-            connection.execute("CREATE TABLE photos (id INTEGER)")
-            connection.execute("INSERT INTO photos VALUES (1)")
-            first = await task.using(tx=connection).enqueue(1)
-            assert first.fresh
-            assert await photos(app) == []
-            connection.rollback()
-            assert await photos(app) == []
-
-            connection.execute("INSERT INTO photos VALUES (2)")
-            await task.using(tx=connection, delay="1m").enqueue(2)
-            await task.using(tx=connection).enqueue_many([task.call(3), task.call(4)])
-            await app.enqueue_many([task.call(5)], tx=connection)
-            connection.commit()
-
-        assert await photos(app) == [b'{"v":1,"args":{"photo":%d}}' % photo for photo in (2, 3, 4, 5)]
-
-
-async def test_code_without_a_loop_writes_in_its_own_thread(app: Mainspring, file: Path) -> None:
-    task = app.find("resize")
-    made: list[bool] = []
-
-    def work() -> None:
-        with closing(sqlite3.connect(file)) as connection:  # of this thread, and no other may touch it
-            connection.execute("BEGIN IMMEDIATE")
-            made.append(task.using(tx=connection).enqueue_sync(1).fresh)
-            task.using(tx=connection).enqueue_many_sync([task.call(2)])
-            app.enqueue_many_sync([task.call(3)], tx=connection)
-            connection.commit()
+    @app.task(name="work", max_attempts=1)
+    async def work(ctx: Context, *, fails: bool) -> None:
+        async with ctx.transaction() as tx:
+            await follow_up.using(tx=tx).enqueue(1)
+            if fails:
+                raise ValueError
 
     async with app:
-        await asyncio.to_thread(work)
-        assert made == [True]
-        assert len(await photos(app)) == 3
+        await work.enqueue(fails=True)
+        assert await drain(app) == {State.FAILED: 1}
+        await work.enqueue(fails=False)
+        assert await drain(app) == {State.SUCCEEDED: 2}
 
 
-async def test_a_committed_job_wakes_those_who_wait_for_jobs(app: Mainspring, file: Path) -> None:
-    task = app.find("resize")
-    async with app.node():
-        with closing(sqlite3.connect(file)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            job = await task.using(tx=connection).enqueue(7)
-            connection.commit()
-        assert await job.result(timeout="1m") == 7
+async def test_a_first_use_inside_of_a_transaction_says_what_to_do_instead_of_waiting_for_itself(
+    app: Mainspring, file: Path
+) -> None:
+    @app.task(name="work")
+    async def work() -> None: ...
 
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE mine (x)")
+    connection.execute("INSERT INTO mine VALUES (1)")
 
-async def test_a_connection_to_elsewhere_is_refused(app: Mainspring, tmp_path: Path) -> None:
-    task = app.find("resize")
+    with pytest.raises(DeclarationError, match="cannot be made while your transaction is open; use `async with app:`"):
+        await work.using(tx=connection).enqueue()
+    with pytest.raises(DeclarationError, match="run `mainspring migrate` once"):
+        work.using(tx=connection).enqueue_sync()
+    connection.rollback()
+
     async with app:
-        with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
-            for tx in (connection, threading.Lock()):
-                with pytest.raises(DeclarationError):
-                    await task.using(tx=tx).enqueue(7)
-                with pytest.raises(DeclarationError):
-                    task.using(tx=tx).enqueue_sync(7)
-        assert await photos(app) == []
+        with connection:
+            job = await work.using(tx=connection).enqueue()
+        assert await job.state() is State.READY
+    connection.close()

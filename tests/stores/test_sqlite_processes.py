@@ -125,7 +125,9 @@ async def main():
 """
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.013, 0.05])
+@pytest.mark.parametrize(
+    "moment", [pytest.param(0.0, marks=pytest.mark.slow), 0.013, pytest.param(0.05, marks=pytest.mark.slow)]
+)
 def test_what_was_committed_survives_a_kill_and_nothing_is_half_there(
     path: Path, children: Children, moment: float
 ) -> None:

@@ -15,6 +15,7 @@ from mainspring.errors import DeclarationError
 from mainspring.ids import new_id
 from mainspring.runtime.call import current_call
 from mainspring.runtime.definition import Definition
+from mainspring.runtime.own_end import HandlerTransaction
 from mainspring.stores.port import Store, Transactions
 from mainspring.stores.records import Enqueued, Facts, NewJob, When
 
@@ -105,10 +106,21 @@ def _facts(options: Options) -> Facts:
 
 async def submit(connection: Connection, new: Sequence[NewJob], tx: object = None) -> list[Enqueued]:
     """Enqueue jobs, a few thousand at a time: each of these batches is there whole or not at all."""
+    if tx is not None:
+        return await _submit_in(connection, new, tx.inner if isinstance(tx, HandlerTransaction) else tx)
     store = await connection.store()
     answers: list[Enqueued] = []
     for batch in _batches(new):
-        answers += await (store.enqueue(batch) if tx is None else _transactions(store).enqueue_in(tx, batch))
+        answers += await store.enqueue(batch)
+    return answers
+
+
+async def _submit_in(connection: Connection, new: Sequence[NewJob], tx: object) -> list[Enqueued]:
+    await connection.expect_tables()
+    transactions = _transactions(await connection.store())
+    answers: list[Enqueued] = []
+    for batch in _batches(new):
+        answers += await transactions.enqueue_in(tx, batch)
     return answers
 
 
@@ -116,6 +128,7 @@ def submit_sync(connection: Connection, new: Sequence[NewJob], tx: object = None
     """Do the same from code that waits. A transaction of the user's is written to in the thread that is in it."""
     if tx is None:
         return connection.wait_for(lambda: submit(connection, new))
+    connection.wait_for(connection.expect_tables)
     transactions = _transactions(connection.store_sync())
     answers: list[Enqueued] = []
     for batch in _batches(new):

@@ -17,7 +17,7 @@ from mainspring.client.urls import Source
 from mainspring.client.waiting import Room
 from mainspring.clock import Clock, outside
 from mainspring.core.job import JobId
-from mainspring.errors import MainspringError, StoreClosed
+from mainspring.errors import DeclarationError, MainspringError, StoreClosed
 from mainspring.stores.port import Store
 from mainspring.stores.records import JobView
 from mainspring.sync import Bridge, leave_behind, tell_after_fork
@@ -79,6 +79,21 @@ class Connection:
                 return await self._finish_opening(change)
             await self._others()
         return self._open
+
+    async def expect_tables(self) -> None:
+        """Raise where opening the store would have to make its tables: within a transaction of the user's it cannot.
+
+        Their transaction holds the very lock that making them needs, and would be waited for in vain.
+        """
+        if self._open is not None:
+            return
+        version = await (self._made or self._source.make(self.clock)).schema()
+        if version.found < version.wanted:
+            problem = "its tables are not there yet, and cannot be made while your transaction is open"
+            raise DeclarationError(
+                "tx",
+                f"{self._source.name}: {problem}; use `async with app:` before it, or run `mainspring migrate` once",
+            )
 
     def store_sync(self) -> Store:
         """Return the store, for code that waits."""

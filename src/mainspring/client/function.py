@@ -38,7 +38,7 @@ def reference_of(function: Callable[..., object]) -> tuple[str | None, str]:
         return None, f"`{path}` is made inside of another function; move it to the top of its module"
     if module in _MAIN:
         main = main_module()
-        if main is None:
+        if main is None or main.endswith("__main__"):  # of `python -m package`: importing it would start it again
             return None, "a script that is started by its path cannot be imported; start it with `python -m`"
         module = main
     return f"{module}:{path}", ""

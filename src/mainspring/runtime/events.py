@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.job import Job, NodeId, State
-from mainspring.core.machine import Event
+from mainspring.core.machine import Change, Event
 from mainspring.core.outcome import AttemptError
 
 log: Final = logging.getLogger("mainspring.node")
@@ -32,6 +32,32 @@ class StateChange(Struct, frozen=True, kw_only=True):
     """How long the attempt took that has ended."""
     error: AttemptError | None = None
 
+
+def log_end(change: Change, error: AttemptError | None) -> None:
+    """Write a line about an attempt that did not succeed: what a person who watches a worker wants to see."""
+    job, after = change.before, change.after
+    if after is None or change.event not in _WORTH_A_LINE:
+        return
+    what = f": {error.type}: {error.message}" if error else ""
+    match change.event:
+        case Event.FAILED:
+            log.error("job %s (%s) failed, %s%s", job.id, job.task, after.cause, what)
+        case Event.WILL_RETRY:
+            again = after.run_at.isoformat(timespec="seconds")
+            log.warning(
+                "job %s (%s) attempt %s of %s raised%s; again at %s",
+                job.id,
+                job.task,
+                job.attempt,
+                job.attempts_allowed,
+                what,
+                again,
+            )
+        case _:
+            log.warning("job %s (%s) was lost with node %s; it goes to another", job.id, job.task, change.node)
+
+
+_WORTH_A_LINE: Final = {Event.FAILED, Event.WILL_RETRY, Event.LOST}
 
 Listener: TypeAlias = Callable[[StateChange], None]
 

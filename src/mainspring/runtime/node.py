@@ -20,9 +20,10 @@ from mainspring.core.liveness import beat_of
 from mainspring.core.names import Name
 from mainspring.core.outcome import Interrupted
 from mainspring.duration import Duration, duration, seconds
-from mainspring.errors import StoreError
+from mainspring.errors import DeclarationError, StoreError
 from mainspring.runtime.attempt import Reason
 from mainspring.runtime.body import Body
+from mainspring.runtime.call import IN_SLOT
 from mainspring.runtime.claimer import Claimer
 from mainspring.runtime.definition import ExecutorKind, QueueSettings, Registry
 from mainspring.runtime.events import Events, Listener, log
@@ -106,6 +107,11 @@ class Node:
 
     async def start(self) -> None:
         """Open the store, join, and begin to work."""
+        if IN_SLOT.is_set():
+            problem = (
+                "a process slot imports the module to find its task; start nodes under `if __name__ == '__main__':`"
+            )
+            raise DeclarationError("node", problem)
         await self._store.open()
         await self._store.declare(self._gates())
         self._compose()

@@ -6,7 +6,7 @@ the effects of a job are there exactly once.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from mainspring.clock import Clock
 from mainspring.core.job import Claim, State
@@ -24,13 +24,14 @@ from mainspring.stores.records import Settled, Settlement, Verdict
 class HandlerTransaction:
     """An open transaction on the store's database, which ends the job when it ends."""
 
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
+    def __init__(self, inner: Transaction) -> None:
+        self.inner: Final = inner
+        """The store's own; what a task enqueues with `using(tx=…)` goes there."""
         self.value: object = None
 
     async def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run a statement; returns its rows."""
-        return await self._tx.execute(statement, parameters)
+        return await self.inner.execute(statement, parameters)
 
     def finish(self, value: object) -> None:
         """Set the job's result; what the handler returns later does not count."""

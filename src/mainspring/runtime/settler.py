@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from mainspring.core.job import Claim, JobId, NodeId
-from mainspring.core.machine import Change, decide
+from mainspring.core.machine import Change, Event, decide
 from mainspring.core.outcome import Outcome, Raised
-from mainspring.runtime.events import Events, StateChange, log
+from mainspring.runtime.events import Events, StateChange, log, log_end
 from mainspring.stores.port import Store
 from mainspring.stores.records import Place, Settled, Settlement, Verdict
 from mainspring.supervise import Directive, Idle, Notifier, Proceed
@@ -136,9 +136,12 @@ class Settler:
 
     def _tell(self, change: Change, ended: Ended) -> None:
         self._events.count(change.event)
-        if not self._events.listeners or change.after is None:
+        if change.event is Event.SUCCEEDED and not self._events.listeners:
             return
         error = ended.outcome.error if isinstance(ended.outcome, Raised) else None
+        log_end(change, error)
+        if not self._events.listeners or change.after is None:
+            return
         self._events.tell(
             StateChange(
                 job=change.after,
