@@ -7,9 +7,10 @@ What is to be tested on virtual time asks a `Clock`, or the event loop it runs o
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 
 class Clock(Protocol):
@@ -34,14 +35,9 @@ class SystemClock:
         return time.monotonic()
 
 
-@runtime_checkable
-class _HoldsTime(Protocol):
-    def outside(self, what: str) -> AbstractContextManager[None]: ...
-
-
 def on_virtual_time() -> bool:
     """Say whether the running event loop moves time by itself: then a thread with a loop of its own would miss it."""
-    return isinstance(asyncio.get_running_loop(), _HoldsTime)
+    return hasattr(asyncio.get_running_loop(), "outside")
 
 
 def outside(what: str) -> AbstractContextManager[None]:
@@ -49,5 +45,6 @@ def outside(what: str) -> AbstractContextManager[None]:
 
     On virtual time the clock stands still meanwhile; on a real loop this costs one look and does nothing.
     """
-    loop = asyncio.get_running_loop()
-    return loop.outside(what) if isinstance(loop, _HoldsTime) else nullcontext()
+    # By name: asking a Protocol takes 9 µs on Python 3.11, and every call of a store asks.
+    hold: Callable[[str], AbstractContextManager[None]] | None = getattr(asyncio.get_running_loop(), "outside", None)
+    return hold(what) if hold else nullcontext()

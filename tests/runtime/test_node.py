@@ -542,3 +542,28 @@ async def test_finished_jobs_leave_when_their_time_is_over(bench: Bench) -> None
         await asyncio.sleep(3700)
         with pytest.raises(JobGone):
             await job.result("1m")
+
+
+async def test_a_job_may_come_back_while_its_lost_attempt_is_still_stopping(bench: Bench) -> None:
+    ends: list[int] = []
+
+    @bench.app.task(name="work")
+    async def work(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            await asyncio.sleep(4)  # it takes its time
+        else:
+            await asyncio.sleep(10)
+        ends.append(ctx.attempt)
+        return ctx.attempt
+
+    async with bench.app.node(stop_grace="5s") as node:
+        job = await work.enqueue()
+        await asyncio.sleep(1)
+        await bench.store.inner.declare_dead(node.id, 1)
+        await bench.until(lambda: node.running == 2)  # the node is back, and has taken the job again
+        await bench.until(lambda: ends == [1])
+        assert node.running == 1
+        assert await job.result("1m") == 2
+        assert node.running == 0

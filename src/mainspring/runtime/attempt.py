@@ -4,6 +4,7 @@ import asyncio
 from enum import StrEnum
 from typing import Final
 
+from mainspring.core.job import JobId
 from mainspring.core.outcome import AttemptError, Interrupted, Outcome, Raised, Signal, Succeeded, outcome_of
 from mainspring.core.retry import Retry
 from mainspring.errors import MainspringError
@@ -29,6 +30,7 @@ class Attempt:
     __slots__ = (
         "abandoned",
         "began",
+        "deadline",
         "definition",
         "delivery",
         "ends_itself",
@@ -37,23 +39,31 @@ class Attempt:
         "settled",
         "task",
         "timeout",
-        "timers",
     )
 
-    def __init__(self, delivery: Delivery, definition: Definition, *, timeout: float, began: float) -> None:
+    def __init__(
+        self, delivery: Delivery, definition: Definition, *, timeout: float, began: float, deadline: float
+    ) -> None:
         self.delivery: Final = delivery
         self.definition: Final = definition
         self.timeout: Final = timeout
         self.began: Final = began
+        self.deadline: Final = deadline
+        """When its time is over, on the event loop's clock."""
         self.task: asyncio.Task[object] | None = None
         self.link: LoopLink | None = None
-        self.timers: list[asyncio.TimerHandle] = []
         self.reason: Reason | None = None
         self.abandoned = False
         self.ends_itself = False
         """The handler has a transaction that may end the job."""
         self.settled = False
         """Its end was written by the handler's own transaction."""
+
+    @property
+    def lease(self) -> tuple[JobId, int]:
+        """What it runs under: a node may have two of one job, of which the older one has been told to stop."""
+        job = self.delivery.claim.job
+        return job.id, job.lease
 
 
 def outcome_of_attempt(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:

@@ -209,6 +209,7 @@ class Node:
     def _on_joined(self, membership: Membership) -> None:
         self._membership = membership
         self._joined.set()
+        self._reaper.sweep()
         self._claimer.wake.notify_one()
 
     def _on_gone(self) -> None:

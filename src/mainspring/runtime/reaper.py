@@ -67,6 +67,11 @@ class Reaper:
         ):
             self.wake.notify_one()
 
+    def sweep(self) -> None:
+        """Look for orphans now: the node itself may have died and come back."""
+        self._next_sweep = 0.0
+        self.wake.notify_one()
+
     def lost(self, claims: set[tuple[JobId, int]]) -> None:
         """Have leases given back that the store believes this node to hold, and of which it never heard."""
         self._lost_claims |= claims

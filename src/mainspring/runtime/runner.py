@@ -20,6 +20,7 @@ from mainspring.duration import seconds
 from mainspring.errors import UnknownTask
 from mainspring.runtime.attempt import Attempt, Reason, outcome_of_attempt, stopped
 from mainspring.runtime.body import Body
+from mainspring.runtime.deadlines import Deadlines
 from mainspring.runtime.definition import Definition, ExecutorKind, QueueSettings, Registry
 from mainspring.runtime.events import Events, StateChange, log
 from mainspring.runtime.settler import Ended, Settler
@@ -61,12 +62,13 @@ class Runner:
         self._slots = settings.processes
         self._timeout = seconds(settings.timeout)
         self._stop_grace = seconds(settings.stop_grace)
-        self._attempts: dict[JobId, Attempt] = {}
+        self._attempts: dict[tuple[JobId, int], Attempt] = {}
         self._abandoned: set[Attempt] = set()
         self._line: deque[tuple[Delivery, float]] = deque()
         self._by_queue: Counter[str] = Counter()
         self._claims = 0
         self._strangers: set[tuple[JobId, int]] = set()
+        self._deadlines = Deadlines(self._attempts.values, partial(self._stop, reason=Reason.TIMEOUT))
 
     # What the claimer asks.
 
@@ -130,14 +132,15 @@ class Runner:
             self._settle_unstarted(delivery, Expired())
             return
         loop = asyncio.get_running_loop()
-        began = self._clock.monotonic()
-        attempt = Attempt(delivery, definition, timeout=self._timeout_of(delivery, definition), began=began)
-        self._attempts[job.id] = attempt
+        timeout = self._timeout_of(delivery, definition)
+        deadline = loop.time() + timeout
+        attempt = Attempt(delivery, definition, timeout=timeout, began=self._clock.monotonic(), deadline=deadline)
+        self._attempts[job.id, job.lease] = attempt
         self.started += 1
         if self._events.listeners:
             self._tell_claimed(delivery)
         attempt.task = loop.create_task(self._body.run(attempt))
-        attempt.timers.append(loop.call_later(attempt.timeout, self._stop, attempt, Reason.TIMEOUT))
+        self._deadlines.watch(deadline)
         attempt.task.add_done_callback(partial(self._ended, attempt))
 
     def _timeout_of(self, delivery: Delivery, definition: Definition) -> float:
@@ -149,24 +152,27 @@ class Runner:
         return queue.timeout.total_seconds() if queue and queue.timeout is not None else self._timeout
 
     def _stop(self, attempt: Attempt, reason: Reason) -> None:
-        """Tell an attempt to stop; the first reason is the one that counts, but a lost lease outweighs all."""
-        if attempt.reason is None or reason is Reason.LEASE_LOST:
+        """Tell an attempt to stop, once: a second cancel would cut short how it cleans up.
+
+        The first reason is the one that counts, but a lost lease outweighs all.
+        """
+        told = attempt.reason is not None
+        if not told or reason is Reason.LEASE_LOST:
             attempt.reason = reason
-        if attempt.task is None or attempt.task.done():
+        if told or attempt.task is None or attempt.task.done():
             return
         if attempt.link:
             attempt.link.stop()
         attempt.task.cancel()
         if reason is not Reason.SHUTDOWN:  # there, the node's own deadline decides
-            loop = asyncio.get_running_loop()
-            attempt.timers.append(loop.call_later(self._stop_grace, self._abandon, attempt))
+            asyncio.get_running_loop().call_later(self._stop_grace, self._abandon, attempt)
 
     def _abandon(self, attempt: Attempt) -> None:
         job = attempt.delivery.claim.job
-        if attempt.abandoned or self._attempts.get(job.id) is not attempt:
+        if attempt.lease not in self._attempts:
             return
         attempt.abandoned = True
-        del self._attempts[job.id]
+        del self._attempts[attempt.lease]
         self._abandoned.add(attempt)
         self._events.count("abandoned")
         log.error("job %s (%s) did not stop when told to (%s); abandoned", job.id, job.task, attempt.reason)
@@ -174,13 +180,11 @@ class Runner:
             self._settle(attempt, stopped(attempt), keeps_place=True)
 
     def _ended(self, attempt: Attempt, task: "asyncio.Task[object]") -> None:
-        for timer in attempt.timers:
-            timer.cancel()
         outcome = outcome_of_attempt(attempt, task)  # looked at in any case: an exception nobody asks for is reported
         if attempt.abandoned:
             self._really_ended(attempt)
         else:
-            del self._attempts[attempt.delivery.claim.job.id]
+            del self._attempts[attempt.lease]
             if attempt.settled:
                 self._after_the_end(attempt, outcome)
             elif outcome is not None:
@@ -297,7 +301,7 @@ class Runner:
 
     def unknown(self, held: tuple[Held, ...]) -> set[tuple[JobId, int]]:
         """Choose the leases of which nothing is known here."""
-        known = {(one.delivery.claim.job.id, one.delivery.claim.job.lease) for one in self._attempts.values()}
+        known = set(self._attempts)
         known |= {(delivery.claim.job.id, delivery.claim.job.lease) for delivery, _ in self._line}
         known |= self._settler.leases()
         return {(one.job, one.lease) for one in held} - known

@@ -36,7 +36,7 @@ _NEXT_OPENINGS: Final = statement("strands_next_opening")
 _READ: Final = statement("jobs_claimed")
 _TAKE: Final = statement("jobs_take")
 _TRACES: Final = statement("traces_of")
-_LEASE: Final = 6  # its place in the rows of _READ
+_LEASE: Final = 6  # its place in these rows
 _WAITING: Final = {str(state): state for state in WAITING}
 
 
@@ -78,7 +78,9 @@ def _give(session: Session, node: NodeId, picks: Sequence[Pick], rooms: Rooms) -
     if not picks:
         return iter(())
     numbers = str([one.number for one in picks])
-    rows = {row[0]: row for row in session.rows(_READ, (numbers,))}
+    rows = {one.number: one.row for one in picks if one.row is not None}
+    if not rows:
+        rows = {row[0]: row for row in session.rows(_READ, (numbers,))}
     session.run(_TAKE, (node, session.now, numbers))
     strands.leave(session, {one.strand for one in picks})
     if rooms.touched:
