@@ -216,5 +216,5 @@ STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
     ),
 }
 steps = st.sampled_from([name for name, (weight, _) in STEPS.items() for _ in range(weight)]).flatmap(
-    lambda name: st.fixed_dictionaries(STEPS[name][1]).map(lambda values: Step(name, values))
+    lambda name: st.builds(Step, name=st.just(name), values=st.fixed_dictionaries(STEPS[name][1]))
 )

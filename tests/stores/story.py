@@ -390,11 +390,11 @@ class Story:
         self.pair.both(lambda side: side.store.declare(open_gates))
         for gate in open_gates:
             self.ledger.declared(gate)
-        self.join(frozenset(TASKS))
-        survivor = self.nodes[-1]
-        for node in sorted(self.alive - {survivor}):
+        for node in sorted(self.alive):
             self.pair.both(partial(asked.declare_dead, node=node))
-        self.alive = {survivor}
+        self.alive.clear()
+        self.join(frozenset(TASKS))
+        (survivor,) = self.alive
         self.reap(0, keeps_place=False)
         active = {job for job, view in self.views.items() if view.job.state not in FINISHED}
         given = set()

@@ -57,10 +57,11 @@ class Definition:
         """Both gates of the task, so that a limit that was taken out of the code is taken out of the store."""
         whole = next((limit for limit in self.limits if not limit.keys), None)
         keyed = next((limit for limit in self.limits if limit.keys), None)
-        return (_gate(Scope.TASK, str(self.name), whole), _gate(Scope.KEY, str(self.name), keyed))
+        return (gate_of(Scope.TASK, str(self.name), whole), gate_of(Scope.KEY, str(self.name), keyed))
 
 
-def _gate(scope: Scope, name: str, limit: Limit | None) -> Gate:
+def gate_of(scope: Scope, name: str, limit: Limit | None) -> Gate:
+    """Make a gate of a limit, or one that lets everything pass."""
     if limit is None:
         return Gate(scope=scope, name=name)
     return Gate(scope=scope, name=name, concurrency=limit.concurrency, rate=limit.pace)

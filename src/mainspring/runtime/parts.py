@@ -1,0 +1,117 @@
+"""What a node is made of, put together. Nothing here starts anything."""
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from mainspring.clock import Clock
+from mainspring.core.backoff import Backoff
+from mainspring.core.job import NodeId
+from mainspring.core.limits import Gate, Scope
+from mainspring.core.liveness import beat_of
+from mainspring.core.names import Name
+from mainspring.duration import duration, seconds
+from mainspring.runtime.body import Body
+from mainspring.runtime.claimer import Claimer
+from mainspring.runtime.definition import ExecutorKind, QueueSettings, Registry, gate_of
+from mainspring.runtime.events import Events
+from mainspring.runtime.keeper import Ears, Keeper, Membership
+from mainspring.runtime.middleware import Middleware
+from mainspring.runtime.orders import Obeys, Orders
+from mainspring.runtime.process import this_process
+from mainspring.runtime.pruner import Pruner
+from mainspring.runtime.reaper import Reaper
+from mainspring.runtime.runner import Runner
+from mainspring.runtime.settler import Settler
+from mainspring.settings import NodeSettings
+from mainspring.stores.port import Store
+from mainspring.stores.records import NodeRecord
+from mainspring.supervise import NO_PAUSE, Service
+
+WRITE_AGAIN: Final = Backoff.exponential("100ms", cap="2s", jitter=0.3)
+
+
+class Parts:
+    """The duties of one node, wired to each other; `me` says under which membership they write."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        *,
+        settings: NodeSettings,
+        clock: Clock,
+        middleware: Sequence[Middleware],
+        events: Events,
+        queues: Mapping[str, QueueSettings],
+        me: Callable[[], Membership],
+    ) -> None:
+        self.lease = seconds(settings.lease)
+        self.beat = beat_of(self.lease)
+        self._store = store
+        self._registry = registry
+        self._settings = settings
+        self._clock = clock
+        self._queues = queues
+        self._me = me
+        self.settler = Settler(store, events)
+        self.body = Body(store, events, settings, middleware, clock)
+        self.runner = Runner(
+            store, registry, self.settler, events, self.body, settings=settings, queues=queues, clock=clock
+        )
+        self.claimer = Claimer(store, self.runner, me=me, clock=clock, tasks=self._tasks, queues=settings.queues)
+        self.runner.freed = self.claimer.wake
+        self.reaper = Reaper(
+            store, self.settler, events, me=lambda: me().node, clock=clock, lease=self.lease, beat=self.beat
+        )
+        self.pruner = Pruner(
+            store,
+            self.settler,
+            events,
+            me=me,
+            clock=clock,
+            every=seconds(settings.prune_every),
+            unknown_task_grace=duration(settings.unknown_task_grace),
+        )
+
+    def keeper(self, ears: Ears) -> Service:
+        """The one that joins and renews; to be run in a thread of its own."""
+        keeper = Keeper(self._store, self._record(), beat=self.beat, clock=self._clock, ears=ears)
+        again = Backoff.fixed(min(1.0, self.beat / 3), jitter=0.3)
+        return Service("keeper", keeper.step, pacing=NO_PAUSE, backoff=again)
+
+    def orders(self, node: Obeys) -> Orders:
+        return Orders(self._store, node, me=self._me)
+
+    def gates(self) -> list[Gate]:
+        """What is limited, and what is not: a limit that was taken out of the code is taken out of the store."""
+        of_tasks = [gate for definition in self._registry for gate in definition.gates]
+        return [*of_tasks, *(gate_of(Scope.QUEUE, name, queue.limit) for name, queue in self._queues.items())]
+
+    def _tasks(self) -> tuple[frozenset[Name], frozenset[Name]]:
+        """What is known here: tasks for the event loop and threads, and those for process slots."""
+        names = self._registry.names
+        heavy = frozenset(
+            name
+            for definition in self._registry
+            if definition.executor is ExecutorKind.PROCESS
+            for name in (definition.name, *definition.aliases)
+        )
+        return names - heavy, heavy
+
+    def _record(self) -> NodeRecord:
+        process = this_process()
+        return NodeRecord(
+            id=NodeId(f"{platform.node()}-{process.pid}"),
+            process=process,
+            tasks=self._registry.names,
+            queues=self._settings.queues,
+            concurrency=self._settings.concurrency,
+            version=importlib.metadata.version("mainspring"),
+        )
+
+
+def service(name: str, part: "Settler | Reaper | Claimer | Orders") -> Service:
+    """A duty that is woken when there is something to do, and tries again soon when the store would not."""
+    return Service(name, part.step, wake=[part.wake], pacing=NO_PAUSE, backoff=WRITE_AGAIN)
