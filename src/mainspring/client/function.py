@@ -38,8 +38,10 @@ def reference_of(function: Callable[..., object]) -> tuple[str | None, str]:
         return None, f"`{path}` is made inside of another function; move it to the top of its module"
     if module in _MAIN:
         main = main_module()
-        if main is None or main.endswith("__main__"):  # of `python -m package`: importing it would start it again
+        if main is None:
             return None, "a script that is started by its path cannot be imported; start it with `python -m`"
+        if main.endswith("__main__"):
+            return None, f"importing {main} would start the program again; move the task to a module of its own"
         module = main
     return f"{module}:{path}", ""
 

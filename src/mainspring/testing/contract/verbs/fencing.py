@@ -236,6 +236,17 @@ class FencingContract(Contract):
         await world.end(delivery.claim, Succeeded(None))
 
     @obligation("settle", 2)
+    @pytest.mark.parametrize("outcome", [Lost(), Succeeded(b"mine")], ids=lambda it: type(it).__name__)
+    async def test_the_attempt_of_a_live_node_is_not_ended_by_another(self, world: World, outcome: Outcome) -> None:
+        holder, other = await world.node(), await world.node()
+        claim = await world.running(holder)
+        before = await world.view(claim.job.id)
+
+        assert (await world.settle(claim, outcome, by=other.id)).verdict is Verdict.REFUSED
+        assert await world.view(claim.job.id) == before
+        await world.end(claim, Succeeded())
+
+    @obligation("settle", 2)
     @obligation(GENERAL, 1)
     async def test_two_reapers_settle_an_orphan_once(self, world: World) -> None:
         first, second, fenced = await world.node(), await world.node(), await declared_dead(world)
