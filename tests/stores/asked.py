@@ -31,7 +31,7 @@ def chosen(some: Sequence[T], pick: int) -> T:
 
 
 async def claim(side: Side, *, node: NodeId, wish: Wish) -> tuple[Delivery, ...]:
-    answer = await side.store.claim(wish.of(node, side.terms[node]))
+    answer = await side.store.claim(wish.of(node, side.terms[node], side.store.now()))
     side.next_due = answer.next_due
     return answer.deliveries
 

@@ -5,7 +5,7 @@ stores differ. The weights were chosen by putting faults into a store and counti
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
@@ -106,8 +106,7 @@ gates = st.builds(
     ),
 )
 commands = st.one_of(
-    st.sampled_from([CancelJob(), RetryJob(), RetryJob(), DeleteJob()]),
-    st.just(RetryJob()),
+    st.sampled_from([CancelJob(), CancelJob(), RetryJob(), RetryJob(), DeleteJob()]),
     st.builds(lambda lane: MoveJob(queue=lane[0], priority=lane[1]), lanes),
 )
 
@@ -122,11 +121,10 @@ class Wish:
     tasks: frozenset[Name] = frozenset(TASKS)
     queues: dict[str, int] | None = None
     others: bool = False
+    behind: timedelta | None = None
+    """How long ago it must have been due."""
 
-    def room_in(self, queue: str) -> int:
-        return self.of(NodeId(""), 0).room_in(queue)
-
-    def of(self, node: NodeId, term: int) -> ClaimRequest:
+    def of(self, node: NodeId, term: int, now: datetime) -> ClaimRequest:
         return ClaimRequest(
             node=node,
             term=term,
@@ -136,6 +134,7 @@ class Wish:
             room=self.room,
             ahead=self.ahead,
             suspects=self.suspects,
+            due_by=None if self.behind is None else now - self.behind,
         )
 
 
@@ -147,6 +146,7 @@ wishes = st.builds(
     tasks=some_tasks,
     queues=st.none() | st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 3)),
     others=st.booleans(),
+    behind=st.sampled_from([None, None, None, timedelta(seconds=4)]),
 )
 
 
@@ -203,7 +203,10 @@ STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
     "pause_or_resume": (1, {"queue": st.sampled_from([*QUEUES, "empty"]), "pause": sometimes}),
     "something_rare": (
         3,
-        {"what": st.sampled_from(["update", "prune", "mend", "order", "answer", "unknown"]), "pick": numbers},
+        {
+            "what": st.sampled_from(["update", "prune", "mend", "order", "answer", "unknown", "same", "same"]),
+            "pick": numbers,
+        },
     ),
     "lock": (
         1,

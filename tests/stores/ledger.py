@@ -128,6 +128,10 @@ class Ledger:
         return sum(passage in passages for _, passages in self._taken.values())
 
     @property
+    def gates(self) -> list[Gate]:
+        return list(self._gates.values())
+
+    @property
     def places(self) -> list[tuple[NodeId, Place]]:
         """Every place that is taken, and by whom."""
         return [(node, place) for place, (node, _) in self._taken.items()]

@@ -118,8 +118,8 @@ class Story:
             queue=queue,
             priority=priority,
             loss_limit=spec.loss_limit,
-            # Longer than any period of a unique key: whether that outlives its job is not said.
-            retention=Retention(succeeded=timedelta(minutes=30), failed=timedelta(hours=1)),
+            # One shorter and one longer than the longest period of a unique key.
+            retention=Retention(succeeded=timedelta(minutes=5), failed=timedelta(hours=1)),
             key=spec.key,
             unique=spec.unique,
         )
@@ -157,8 +157,9 @@ class Story:
 
     def check_next_due(self, wish: Wish, taken: Sequence[Delivery]) -> None:
         """What time alone decides must not be forgotten. A store may send a node too early, but not too late."""
-        if not wish.room + wish.ahead:
+        if not wish.room + wish.ahead or wish.behind:
             return
+        request = wish.of(NodeId(""), 0, self.now)
         from_queues = Counter(delivery.claim.job.queue for delivery in taken)
         for view in self.views.values():
             job = view.job
@@ -166,7 +167,7 @@ class Story:
                 job.state in WAITING
                 and job.task in wish.tasks
                 and job.queue not in self.paused
-                and wish.room_in(job.queue) > from_queues[job.queue]
+                and request.room_in(job.queue) > from_queues[job.queue]
                 and (not job.is_suspect or min(wish.suspects, wish.room) > len(taken))
                 and not self.ledger.is_full(view)
             )
@@ -272,6 +273,12 @@ class Story:
         self.ledger.declared(gate)
         self.look()
 
+    def declare_the_same(self, pick: int) -> None:
+        """Declare a gate again, with its rate as it was: as every node does that joins."""
+        if self.ledger.gates:
+            gate = chosen(self.ledger.gates, pick)
+            self.declare(replace(gate, concurrency=chosen([gate.concurrency, 2, 3], pick)))
+
     def release(self, pick: int, whose: int | None) -> None:
         if self.ledger.places:
             node, place = chosen(self.ledger.places, pick)
@@ -351,6 +358,8 @@ class Story:
                 assert self.pair.both(lambda side: side.store.mend(ALL)) == self.ledger.mended(self.alive)
             case "order":
                 self.pair.ask(partial(asked.give_order, node=chosen(self.nodes, pick), places=pick % 3))
+            case "same":
+                self.declare_the_same(pick)
             case "answer":
                 self.pair.ask(partial(asked.answer_order, pick=pick))
             case _:

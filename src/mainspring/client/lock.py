@@ -37,6 +37,7 @@ class NamedLock:
         self._connection = connection
         self._ttl = duration(ttl)
         self._timeout = None if timeout is None else seconds(timeout)
+        self._holder = uuid.uuid4().hex  # for good: an answer that was lost is no lock that was lost
         self._lock: Lock | None = None
         self._trusted_until = 0.0
         DeclarationError.unless(
@@ -80,10 +81,9 @@ class NamedLock:
     async def _acquire(self) -> Lock:
         loop = asyncio.get_running_loop()
         began, tries = loop.time(), 0
-        holder = uuid.uuid4().hex
         while True:
             asked = self._connection.clock.monotonic()
-            if lock := await self._store.acquire(self.name, holder, self._ttl):
+            if lock := await self._store.acquire(self.name, self._holder, self._ttl):
                 self._trust(asked)
                 return lock
             tries += 1

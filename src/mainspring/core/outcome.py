@@ -109,7 +109,7 @@ def outcome_of(raised: BaseException, error: AttemptError, retry: Retry) -> Outc
     snoozes = [member for member in members if isinstance(member, Snooze)]
     if len(snoozes) == len(members):
         longest = max(snoozes, key=lambda snooze: snooze.delay)
-        return Snoozed(delay=longest.delay, reason=longest.reason)
+        return Snoozed(delay=longest.delay, reason=str(longest.reason))
     if not all(isinstance(member, RetryIn | Snooze) or _worth_it(member, retry) for member in members):
         return Raised(error=error, retryable=False)
     asked = max((member.delay for member in members if isinstance(member, RetryIn | Snooze)), default=None)

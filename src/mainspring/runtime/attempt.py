@@ -36,6 +36,7 @@ class Attempt:
         "ends_itself",
         "link",
         "reason",
+        "returned",
         "settled",
         "task",
         "timeout",
@@ -56,6 +57,8 @@ class Attempt:
         self.abandoned = False
         self.ends_itself = False
         """The handler has a transaction that may end the job."""
+        self.returned: tuple[object] | None = None
+        """What the handler returned: a success from then on, however long its last log lines take to be written."""
         self.settled = False
         """Its end was written by the handler's own transaction."""
 
@@ -67,16 +70,25 @@ class Attempt:
 
 
 def outcome_of_attempt(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:
-    """Say what an attempt came to; None if nothing that this node says about it counts any more."""
+    """Say what an attempt came to; None if nothing that this node says about it counts any more. Never raises."""
+    try:
+        return _outcome(attempt, ended)
+    except Exception as error:  # noqa: BLE001 - a signal or a result whose own code is broken
+        return Raised(error=attempt_error(error), retryable=False)
+
+
+def _outcome(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:
+    raised = None if ended.cancelled() else ended.exception()  # looked at in any case, or asyncio complains of it
     if attempt.reason is Reason.LEASE_LOST:
         return None
+    if attempt.returned is not None:
+        return _returned(attempt, attempt.returned[0])
     if ended.cancelled():
-        return _stopped(attempt) if attempt.reason else _cancelled_by_others(attempt.definition.retry)
-    raised = ended.exception()
+        return stopped(attempt) if attempt.reason else _cancelled_by_others(attempt.definition.retry)
     if raised is None:
         return _returned(attempt, ended.result())
     if attempt.reason and not isinstance(raised, Signal):
-        return _stopped(attempt)  # what a handler raises because it is stopped is no failure of its own
+        return stopped(attempt)  # what a handler raises because it is stopped is no failure of its own
     return outcome_of(raised, attempt_error(raised), attempt.definition.retry)
 
 
@@ -87,16 +99,12 @@ def _returned(attempt: Attempt, value: object) -> Outcome:
         return outcome_of(error, attempt_error(error), attempt.definition.retry)
 
 
-def _stopped(attempt: Attempt) -> Outcome:
+def stopped(attempt: Attempt) -> Outcome:
+    """Say what an attempt comes to that was told to stop, and did, or does not."""
     if attempt.reason is Reason.TIMEOUT:
         error = AttemptError(type="TimeoutError", message=f"it ran for longer than {attempt.timeout:g} s")
         return Raised(error=error, retryable=attempt.definition.retry.wants(TimeoutError()))
     return Interrupted(started=True)
-
-
-def stopped(attempt: Attempt) -> Outcome:
-    """Say what an attempt comes to that was told to stop and does not."""
-    return _stopped(attempt)
 
 
 def _cancelled_by_others(retry: Retry) -> Outcome:

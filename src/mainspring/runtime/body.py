@@ -1,11 +1,12 @@
 """The body of an attempt: middleware around an executor around the task's function."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from mainspring.clock import Clock
 from mainspring.duration import seconds
-from mainspring.errors import StoreError
 from mainspring.runtime.attempt import Attempt
 from mainspring.runtime.call import CallFacts
 from mainspring.runtime.context import Context
@@ -21,6 +22,8 @@ from mainspring.runtime.own_end import OwnEnd
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.stores.records import Note
+
+LAST_WORDS: Final = 10.0  # seconds that the last log lines of an attempt may take
 
 
 class Body:
@@ -56,16 +59,29 @@ class Body:
         try:
             value = await onion(self._middleware, context, heart)()
             await own_end.confirm()
+            attempt.returned = (value,)
+        except BaseException:
+            if attempt.ends_itself and not attempt.settled:
+                await self._look_for_its_end(own_end)
+            raise
         finally:
             await self._last_words(link)
         return value
 
+    async def _look_for_its_end(self, own_end: OwnEnd) -> None:
+        """Find out whether a transaction had ended the job before something went wrong: then it stays ended."""
+        try:
+            await own_end.confirm()
+        except Exception as error:  # noqa: BLE001 - not committed, or not to be known now: the settle will find out
+            log.debug("no transaction is known to have ended the job: %r", error)
+
     async def _last_words(self, link: LoopLink) -> None:
         try:
-            await link.flush()
-        except StoreError as error:  # progress and log lines; the end of the attempt is another matter
+            async with asyncio.timeout(LAST_WORDS):
+                await link.flush()
+        except Exception as error:  # noqa: BLE001 - progress and log lines; the end of the attempt is another matter
             self._events.count("notes_lost")
-            log.warning("the last log lines of job %s could not be written: %s", link.facts.job, error)
+            log.warning("the last log lines of job %s could not be written: %r", link.facts.job, error)
         finally:
             link.close()
 

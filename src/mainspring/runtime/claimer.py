@@ -13,7 +13,7 @@ from mainspring.errors import NodeGone
 from mainspring.runtime.keeper import Membership
 from mainspring.runtime.runner import Runner
 from mainspring.stores.port import Store
-from mainspring.stores.records import Claimed, ClaimRequest
+from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 from mainspring.supervise import Directive, Notifier, Proceed, Sleep
 
 AHEAD: Final = 0.1  # seconds of work that may be claimed before there is a place for it
@@ -37,6 +37,8 @@ class Claimer:
     ) -> None:
         self.wake = Notifier()
         self.quiet = False
+        self.silent = False
+        """The node cannot renew: what it claimed now, others might take from it soon."""
         self._store = store
         self._runner = runner
         self._me = me
@@ -48,18 +50,21 @@ class Claimer:
     async def step(self) -> Directive:
         me = self._me()
         self._runner.give_back_late()
-        if self.quiet:
+        if self.quiet or self.silent:
             return Sleep(LOOK, wakeable=True)
         light, heavy = self._tasks()
         ahead = self._pace.ahead(self._runner.started, self._clock.monotonic())
-        waits = [
-            await self._claim(me, light, room=self._runner.room, ahead=max(0, ahead - self._runner.buffered)),
-            await self._claim(me, heavy, room=min(self._runner.room, self._runner.free_slots), ahead=0),
-        ]
-        wait = min(waits)
+        # What needs a slot is asked for first, and as if no light job waited here: a node that is busy with light ones
+        # has room for nothing else. It can take as many places as there are slots.
+        slots = min(self._runner.free_slots, self._runner.concurrency) if heavy else 0
+        wait = await self._claim(me, heavy, self._runner.take_heavy, room=slots, ahead=0)
+        ahead = max(0, ahead - self._runner.buffered)
+        wait = min(wait, await self._claim(me, light, self._runner.take, room=self._runner.room, ahead=ahead))
         return Proceed() if wait <= 0 else Sleep(wait, wakeable=True)
 
-    async def _claim(self, me: Membership, tasks: frozenset[Name], *, room: int, ahead: int) -> float:
+    async def _claim(
+        self, me: Membership, tasks: frozenset[Name], take: Callable[[Delivery], None], *, room: int, ahead: int
+    ) -> float:
         """Claim of these tasks; returns how many seconds to wait before the next claim."""
         if not tasks or (room <= 0 and ahead <= 0):
             return LOOK
@@ -76,8 +81,10 @@ class Claimer:
         try:
             with self._runner.claiming():
                 claimed = await self._store.claim(request)
+                if self.quiet or self.silent:  # said while the claim was under way
+                    take = self._runner.give_back
                 for delivery in claimed.deliveries:
-                    self._runner.take(delivery)
+                    take(delivery)
         except NodeGone:  # the keeper will learn it too, join again, and wake us
             return LOOK
         return self._wait(request, claimed)

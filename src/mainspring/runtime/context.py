@@ -245,7 +245,7 @@ class Context:
 
     def log(self, message: str, level: str = "info") -> None:
         """Keep a line with the job; a store keeps its last thousand."""
-        line = LogLine(self.link.clock.now(), level, storable(str(message), LONGEST_LINE))
+        line = LogLine(self.link.clock.now(), storable(str(level), 50), storable(str(message), LONGEST_LINE))
         self.link.tell(line=line)
 
     def transaction(self, *, limit: Duration = "2s") -> AbstractAsyncContextManager[OwnTransaction]:

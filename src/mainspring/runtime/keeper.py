@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -15,9 +16,12 @@ from mainspring.clock import Clock
 from mainspring.core.job import NodeId
 from mainspring.errors import NodeGone
 from mainspring.runtime.events import log
+from mainspring.runtime.stacks import stacks
 from mainspring.stores.port import Nodes
 from mainspring.stores.records import NodeRecord, Pulse
 from mainspring.supervise import Directive, Proceed, Sleep
+
+BLOCKED: Final = 10.0  # seconds after which an event loop that does not answer is worth a line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,9 @@ class Ears:
 class Keeper:
     """The step of a service that may run on another loop than the node's."""
 
-    def __init__(self, store: Nodes, record: NodeRecord, *, beat: float, clock: Clock, ears: Ears) -> None:
+    def __init__(
+        self, store: Nodes, record: Callable[[], NodeRecord], *, beat: float, clock: Clock, ears: Ears
+    ) -> None:
         self._store = store
         self._record = record
         self._beat = beat
@@ -57,6 +63,8 @@ class Keeper:
         self._ears = ears
         self._home = asyncio.get_running_loop()
         self._membership: Membership | None = None
+        self._answered = clock.monotonic()
+        self._complained = False
 
     async def step(self) -> Directive:
         if self._membership is None:
@@ -64,8 +72,9 @@ class Keeper:
         return await self._renew(self._membership)
 
     async def _join(self) -> Directive:
-        node = NodeId(f"{self._record.id}-{secrets.token_hex(4)}")
-        term = await self._store.join(replace(self._record, id=node))
+        record = self._record()
+        node = NodeId(f"{record.id}-{secrets.token_hex(4)}")
+        term = await self._store.join(replace(record, id=node))
         self._membership = Membership(node=node, term=term)
         self._tell(self._ears.joined, self._membership)
         return Proceed()
@@ -80,7 +89,20 @@ class Keeper:
             self._tell(self._ears.gone)
             return Proceed()
         self._tell(self._ears.renewed, Beat(pulse=pulse, began=began))
+        self._watch_the_loop()
         return Sleep(self._beat)
+
+    def _watch_the_loop(self) -> None:
+        """Say so when the node's event loop does not answer: its leases are kept, but nothing of it gets on."""
+        silent = self._clock.monotonic() - self._answered
+        if silent > BLOCKED and not self._complained:
+            self._complained = True
+            log.error("the event loop has not answered for %.0f s; something blocks it:\n%s", silent, stacks())
+        self._tell(self._answer)
+
+    def _answer(self) -> None:
+        self._answered = self._clock.monotonic()
+        self._complained = False
 
     def _tell(self, ear: Callable[..., None], *what: object) -> None:
         if not self._home.is_closed():

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from msgspec.structs import replace
+
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.job import JobId, NodeId
-from mainspring.core.outcome import Interrupted
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError, StoreError
 from mainspring.runtime.attempt import Reason
@@ -23,7 +24,6 @@ from mainspring.runtime.events import Events, Listener, log
 from mainspring.runtime.keeper import Beat, Ears, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.parts import Parts, service
-from mainspring.runtime.settler import Ended
 from mainspring.runtime.thread_of_its_own import in_a_thread_of_its_own
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
@@ -86,6 +86,7 @@ class Node:
         self._joined = Stop()
         self._silence: asyncio.TimerHandle | None = None
         self._unwatch: Callable[[], None] | None = None
+        self._ending: asyncio.Future[NodeReport] | None = None
         self._intake = TaskSet()
         self._duties = TaskSet()
         self._leases = TaskSet()
@@ -109,6 +110,7 @@ class Node:
         parts = self._parts
         await self._store.open()
         await self._store.declare(parts.gates())
+        parts.declared = parts.names
         try:
             ears = Ears(joined=self._on_joined, renewed=self._on_renewed, gone=self._on_gone)
             self._leases.spawn("keeper", in_a_thread_of_its_own(parts.keeper(ears), self._leases.stop))
@@ -141,6 +143,23 @@ class Node:
         self._parts.reaper.renewed(beat)
         self._parts.reaper.lost(self._parts.runner.reconcile(beat.pulse.held, beat.began))
         self._orders.received(beat.pulse.orders)
+        if self._parts.declared != self._parts.names:
+            self._declare_soon()
+
+    def _declare_soon(self) -> None:
+        if "declare" not in self._duties.running and not self._duties.stop.is_set():
+            self._duties.spawn("declare", self._declare())
+
+    async def _declare(self) -> None:
+        """Tell the store what the node says about itself now. Tasks that are new are claimed only after that."""
+        names = self._parts.names
+        try:
+            await self._store.declare(self._parts.gates())
+            await self._store.update(self.id, self._membership.term, replace(self._parts.record(), id=self.id))
+        except StoreError as error:
+            log.warning("node %s could not say what it knows by now: %s", self.id, error)
+        else:
+            self._parts.declared = names
 
     def _fear_silence(self, beat: Beat) -> None:
         """Stop our own work before others may take it, unless no renewal comes because there is no store for anyone."""
@@ -148,8 +167,17 @@ class Node:
             self._silence.cancel()
         if self._store.shares_fate:
             return
+        if self._parts.claimer.silent:
+            self._parts.claimer.silent = False
+            self._parts.claimer.wake.notify_one()
         left = beat.began + self._parts.lease - self._parts.beat - self._clock.monotonic()
-        self._silence = asyncio.get_running_loop().call_later(left, self._parts.runner.stop_all, Reason.SILENCE)
+        self._silence = asyncio.get_running_loop().call_later(left, self._fall_silent)
+
+    def _fall_silent(self) -> None:
+        log.error("node %s could not renew for nearly a lease time; it stops its work before others take it", self.id)
+        self._parts.claimer.silent = True
+        self._parts.runner.give_back_all()
+        self._parts.runner.stop_all(Reason.SILENCE)
 
     # While it runs.
 
@@ -163,38 +191,64 @@ class Node:
         self._parts.claimer.wake.notify_one()
 
     def set_concurrency(self, places: int) -> None:
-        self._parts.runner.concurrency = max(1, places)
+        self._parts.runner.set_concurrency(max(1, places))
         self._parts.claimer.wake.notify_one()
+        self._declare_soon()
 
     def end(self) -> None:
-        """Have `run` shut the node down."""
+        """Take nothing new, and have `run` shut the node down; inside of another program, that decides when."""
+        self.quiet()
         self.stop.set()
 
     async def run(self) -> NodeReport:
         """Work until told to stop (`stop`), then shut down. It may be told so while it still waits for the store."""
+        if not await self._started():
+            return NodeReport()
+        try:
+            await self.stop.wait()
+        except asyncio.CancelledError:
+            self.hurry.set()
+            await self.shutdown(exiting=True)
+            raise
+        return await self.shutdown(exiting=True)
+
+    async def _started(self) -> bool:
+        """Start; False if it was told to stop before it had."""
         starting = asyncio.ensure_future(self.start())
         stopping = asyncio.ensure_future(self.stop.wait())
         try:
             await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not starting.done():
-                return NodeReport()
-            starting.result()
-            await stopping
         finally:
             stopping.cancel()
-            if not starting.done():
-                starting.cancel()
-                with suppress(asyncio.CancelledError):
-                    await starting
-        return await self.shutdown(exiting=True)
+            starting.cancel()  # which does nothing to one that is done
+            await asyncio.wait([starting])
+        if starting.cancelled():
+            return False
+        starting.result()
+        return True
 
     # The end.
 
     async def shutdown(self, *, grace: Duration | None = None, exiting: bool = False) -> NodeReport:
         """Stop intake, let running work finish within the grace time, cancel it, give it back, and leave.
 
-        With `exiting`, the program ends right after: so what would not stop is given back too.
+        With `exiting`, the program ends right after: so what would not stop is given back too. Whoever cancels this
+        takes away its patience and no more: nothing is left running. Called twice, it is one shutdown.
         """
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end(grace, exiting=exiting))
+        cancelled: asyncio.CancelledError | None = None
+        while not self._ending.done():
+            try:
+                await asyncio.shield(self._ending)
+            except asyncio.CancelledError as word:
+                self.hurry.set()
+                cancelled = word
+        if cancelled:
+            raise cancelled
+        return self._ending.result()
+
+    async def _end(self, grace: Duration | None, *, exiting: bool) -> NodeReport:
         runner = self._parts.runner
         self.stop.set()
         if self._unwatch:
@@ -202,24 +256,24 @@ class Node:
         await self._intake.shutdown(grace="1s", deadline="2s")
         runner.give_back_all()
         await self._patience(seconds(self.settings.grace if grace is None else grace))
-        interrupted = runner.busy
         runner.stop_all(Reason.SHUTDOWN)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds(self.settings.stop_grace)):
                 await runner.drained()
         left = runner.unstoppable()
         for attempt in left:
-            claim = attempt.delivery.claim
-            log.error("job %s (%s) did not stop although it was told to", claim.job.id, claim.job.task)
-            if exiting and not attempt.abandoned:
-                self._parts.settler.put(Ended(claim=claim, outcome=Interrupted(started=True), by=claim.node))
+            job = attempt.delivery.claim.job
+            log.error("job %s (%s) did not stop although it was told to", job.id, job.task)
+        if exiting:
+            runner.abandon_all()
         await self._give_back_lost_claims()
         unwritten = await self._write_the_rest()
         await self._duties.shutdown(grace="1s", deadline="2s")
         await self._parts.body.close()
+        runner.close()
         await self._leave(may_leave=exiting or not left)
         abandoned = tuple(attempt.delivery.claim.job.id for attempt in left)
-        return NodeReport(interrupted=interrupted, abandoned=abandoned, unwritten=unwritten)
+        return NodeReport(interrupted=runner.interrupted, abandoned=abandoned, unwritten=unwritten)
 
     async def _patience(self, grace: float) -> None:
         """Wait until nothing runs, the grace time is over, or somebody is in a hurry."""

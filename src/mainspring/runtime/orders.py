@@ -1,14 +1,11 @@
 """Carries out what operators ask of a node; the orders come with the answers to its renewals."""
 
-import asyncio
-import sys
-import threading
-import traceback
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from mainspring.runtime.events import log
 from mainspring.runtime.keeper import Membership
+from mainspring.runtime.stacks import stacks
 from mainspring.stores.port import Nodes
 from mainspring.stores.records import DumpStacks, NodeOrder, Order, Quiet, Resume, SetConcurrency, StopNode
 from mainspring.supervise import Directive, Idle, Notifier
@@ -61,16 +58,6 @@ class Orders:
                 self._node.set_concurrency(places)
             case DumpStacks():
                 return stacks()
+            case _:
+                assert_never(order)
         return "done"
-
-
-def stacks() -> str:
-    """Say where every thread and every asyncio task of this process stands."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    lines: list[str] = []
-    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no other way to see other threads
-        lines += [f"thread {names.get(ident, ident)}\n", *traceback.format_stack(frame), "\n"]
-    for task in asyncio.all_tasks():
-        frames = [line for frame in task.get_stack() for line in traceback.format_stack(frame, limit=1)]
-        lines += [f"task {task.get_name()}\n", *frames, "\n"]
-    return "".join(lines)

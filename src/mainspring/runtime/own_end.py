@@ -46,7 +46,8 @@ class OwnEnd:
         self._store = store
         self._events = events
         self._clock = clock
-        self._enlisted: Change | None = None
+        self._change: Change | None = None
+        self._committed = False
 
     @asynccontextmanager
     async def transaction(self, limit: Duration) -> AsyncIterator[HandlerTransaction]:
@@ -62,8 +63,8 @@ class OwnEnd:
                 settlement = self._settlement(own.value, settled)
                 settled = await tx.settle(settlement)
             self._check(settled)
-        self._attempt.settled = True
-        self._tell(settlement.change)
+            self._change = settlement.change
+        self._committed = True
 
     def settle_in(self, tx: object, value: object) -> Done:
         """Write the end into a transaction of the handler's own. It counts once that is committed."""
@@ -75,19 +76,31 @@ class OwnEnd:
             settlement = self._settlement(value, settled)
             settled = transactions.settle_in_sync(tx, settlement)
         self._check(settled)
-        self._enlisted = settlement.change
+        self._change = settlement.change
         return Done()
 
     async def confirm(self) -> None:
-        """Look whether the transaction was committed that `settle_in` took part in; if not, the attempt has failed."""
-        if self._enlisted is None:
+        """Look whether a transaction has ended the job, when its body has ended; on the node's own loop.
+
+        Raises if one was to end it and was not committed.
+        """
+        if self._change is None:
             return
-        claim = self._attempt.delivery.claim
-        (view,) = await self._store.get([claim.job.id])
-        if view is not None and (view.job.state, view.job.lease) == (State.RUNNING, claim.job.lease):
-            raise RuntimeError("the transaction that was given to settle_in was not committed")
+        if not self._committed:
+            await self._look()
         self._attempt.settled = True
-        self._tell(self._enlisted)
+        self._tell(self._change)
+
+    async def _look(self) -> None:
+        job = self._attempt.delivery.claim.job
+        (view,) = await self._store.get([job.id])
+        match view and (view.job.state, view.job.lease):
+            case (State.SUCCEEDED, job.lease):
+                return
+            case (State.RUNNING, job.lease):
+                raise RuntimeError("the transaction that was to end the job was not committed")
+            case _:
+                raise LeaseLost(str(job.id), job.lease)
 
     def _settlement(self, value: object, stale: Settled | None = None) -> Settlement:
         claim = self._attempt.delivery.claim
@@ -98,7 +111,9 @@ class OwnEnd:
         return Settlement(change=change, by=claim.node, seconds=self._clock.monotonic() - self._attempt.began)
 
     def _check(self, settled: Settled) -> None:
-        if not settled.accepted:
+        if (
+            settled.verdict is not Verdict.ACCEPTED
+        ):  # REPEATED, too: this lease was ended before, and not by these writes
             job = self._attempt.delivery.claim.job
             raise LeaseLost(str(job.id), job.lease)
 
@@ -117,5 +132,6 @@ class OwnEnd:
                     source=change.before.state,
                     target=change.after.state,
                     node=change.node,
+                    seconds=self._clock.monotonic() - self._attempt.began,
                 )
             )

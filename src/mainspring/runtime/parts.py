@@ -47,6 +47,8 @@ class Parts:
         queues: Mapping[str, QueueSettings],
         me: Callable[[], Membership],
     ) -> None:
+        self.declared: frozenset[Name] = frozenset()
+        """The tasks that the store knows this node to know."""
         self.lease = seconds(settings.lease)
         self.beat = beat_of(self.lease)
         self._store = store
@@ -77,7 +79,7 @@ class Parts:
 
     def keeper(self, ears: Ears) -> Service:
         """The one that joins and renews; to be run in a thread of its own."""
-        keeper = Keeper(self._store, self._record(), beat=self.beat, clock=self._clock, ears=ears)
+        keeper = Keeper(self._store, self.record, beat=self.beat, clock=self._clock, ears=ears)
         again = Backoff.fixed(min(1.0, self.beat / 3), jitter=0.3)
         return Service("keeper", keeper.step, pacing=NO_PAUSE, backoff=again)
 
@@ -90,24 +92,29 @@ class Parts:
         return [*of_tasks, *(gate_of(Scope.QUEUE, name, queue.limit) for name, queue in self._queues.items())]
 
     def _tasks(self) -> tuple[frozenset[Name], frozenset[Name]]:
-        """What is known here: tasks for the event loop and threads, and those for process slots."""
-        names = self._registry.names
+        """What may be claimed: tasks for the event loop and threads, and those for process slots."""
         heavy = frozenset(
             name
             for definition in self._registry
             if definition.executor is ExecutorKind.PROCESS
             for name in (definition.name, *definition.aliases)
         )
-        return names - heavy, heavy
+        return self.declared - heavy, self.declared & heavy
 
-    def _record(self) -> NodeRecord:
+    @property
+    def names(self) -> frozenset[Name]:
+        """The tasks that are known here now."""
+        return self._registry.names
+
+    def record(self) -> NodeRecord:
+        """What the node says about itself; its id is only the beginning of one."""
         process = this_process()
         return NodeRecord(
             id=NodeId(f"{platform.node()}-{process.pid}"),
             process=process,
             tasks=self._registry.names,
             queues=self._settings.queues,
-            concurrency=self._settings.concurrency,
+            concurrency=self.runner.concurrency,
             version=importlib.metadata.version("mainspring"),
         )
 

@@ -13,7 +13,8 @@ from typing import Final
 from mainspring.stores.records import Process
 
 PROC: Final = Path("/proc")
-ENDED: Final = frozenset("ZXx")  # a zombie has ended; only its parent has not looked yet
+ZOMBIES: Final = frozenset("ZXx")  # they have ended; only their parent has not looked yet
+ENDED: Final = "ended"
 
 
 def this_process() -> Process:
@@ -26,8 +27,10 @@ def is_gone(process: Process) -> bool:
     """Say whether a process has certainly ended: False where that cannot be known from here."""
     if process.host != host():
         return False
-    if (PROC / "self").exists():
-        return _started(process.pid) != process.started
+    started = _started(process.pid)
+    if started is not None:
+        return started != process.started
+    # It has ended, or the processes of others are hidden from us: then only the kernel's own word is proof.
     try:
         os.kill(process.pid, 0)
     except ProcessLookupError:
@@ -58,11 +61,11 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process was started, in ticks since boot; None if it has ended."""
+    """When a process was started, in ticks since boot; ENDED for a zombie, None if nothing is to be seen of it."""
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     # The second field is the program's name in brackets, and may hold anything, brackets too.
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in ENDED else fields[19]
+    return ENDED if fields[0] in ZOMBIES else fields[19]

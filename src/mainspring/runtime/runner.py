@@ -49,6 +49,7 @@ class Runner:
     ) -> None:
         self.concurrency = settings.concurrency
         self.started = 0
+        self.interrupted = 0
         self.freed = Notifier()
         self.ended = asyncio.Event()
         """Set, and cleared again, whenever an attempt has ended."""
@@ -87,7 +88,12 @@ class Runner:
     @property
     def free_slots(self) -> int:
         running = (*self._attempts.values(), *self._abandoned)
-        return self._slots - sum(one.definition.executor is ExecutorKind.PROCESS for one in running)
+        taken = sum(one.definition.executor is ExecutorKind.PROCESS for one in running)
+        waiting = sum(self._is_heavy(delivery) for delivery, _ in self._line)
+        return self._slots - taken - waiting
+
+    def _is_heavy(self, delivery: Delivery) -> bool:
+        return self._registry.find(delivery.claim.job.task).executor is ExecutorKind.PROCESS
 
     @property
     def has_suspect(self) -> bool:
@@ -114,12 +120,20 @@ class Runner:
 
     def take(self, delivery: Delivery) -> None:
         """Start a claimed job, or let it wait for the next place."""
-        job = delivery.claim.job
-        self._by_queue[job.queue] += 1
-        if self.busy < self.concurrency:
-            self._start(delivery)
-        else:
-            self._line.append((delivery, self._clock.monotonic()))
+        self._by_queue[delivery.claim.job.queue] += 1
+        self._line.append((delivery, self._clock.monotonic()))
+        self._fill()
+
+    def take_heavy(self, delivery: Delivery) -> None:
+        """Take a job that has a process slot: it has the next place, or a busy node would never run it."""
+        self._by_queue[delivery.claim.job.queue] += 1
+        self._line.appendleft((delivery, self._clock.monotonic()))
+        self._fill()
+
+    def _fill(self) -> None:
+        """Give free places to those who wait for them."""
+        while self._line and self.busy < self.concurrency:
+            self._start(self._line.popleft()[0])
 
     def _start(self, delivery: Delivery) -> None:
         job = delivery.claim.job
@@ -180,7 +194,8 @@ class Runner:
             self._settle(attempt, stopped(attempt), keeps_place=True)
 
     def _ended(self, attempt: Attempt, task: "asyncio.Task[object]") -> None:
-        outcome = outcome_of_attempt(attempt, task)  # looked at in any case: an exception nobody asks for is reported
+        outcome = outcome_of_attempt(attempt, task)
+        self.interrupted += isinstance(outcome, Interrupted)
         if attempt.abandoned:
             self._really_ended(attempt)
         else:
@@ -213,14 +228,12 @@ class Runner:
         )
 
     def _settle_unstarted(self, delivery: Delivery, outcome: Outcome) -> None:
+        self._by_queue[delivery.claim.job.queue] -= 1
         self._settler.put(Ended(claim=delivery.claim, outcome=outcome, by=delivery.claim.node))
-        self._free(delivery)
 
     def _free(self, delivery: Delivery) -> None:
         self._by_queue[delivery.claim.job.queue] -= 1
-        while self._line and self.busy < self.concurrency:
-            waiting, _ = self._line.popleft()
-            self._start(waiting)
+        self._fill()
         self.ended.set()
         if len(self._line) <= self.concurrency:
             self.freed.notify_one()
@@ -256,6 +269,11 @@ class Runner:
         self._events.count("given_back_unstarted")
         self._settle_unstarted(delivery, Interrupted(started=False))
 
+    def give_back(self, delivery: Delivery) -> None:
+        """Return a claimed job at once."""
+        self._by_queue[delivery.claim.job.queue] += 1
+        self._give_back(delivery)
+
     def stop_all(self, reason: Reason) -> None:
         for attempt in list(self._attempts.values()):
             self._stop(attempt, reason)
@@ -265,6 +283,18 @@ class Runner:
         while self._line:
             delivery, _ = self._line.popleft()
             self._by_queue[delivery.claim.job.queue] -= 1
+
+    def abandon_all(self) -> None:
+        """Write the end of all that would not stop, because the program ends with it."""
+        for attempt in list(self._attempts.values()):
+            self._abandon(attempt)
+
+    def set_concurrency(self, places: int) -> None:
+        self.concurrency = places
+        self._fill()
+
+    def close(self) -> None:
+        self._deadlines.close()
 
     async def drained(self) -> None:
         """Wait until nothing runs."""
@@ -286,7 +316,8 @@ class Runner:
             claim = attempt.delivery.claim
             one = believed.get(claim.job.id)
             if one is None or one.lease != claim.job.lease:
-                if attempt.began < began and not attempt.settled:
+                # One that ends itself may just have done so; if its node were dead, the node would know by now.
+                if attempt.began < began and not attempt.ends_itself:
                     self._stop(attempt, Reason.LEASE_LOST)
             elif one.cancel_requested_at is not None and attempt.reason is None:
                 self._stop(attempt, Reason.CANCEL)

@@ -14,7 +14,8 @@ from typing import Final
 
 from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.machine import Change, Event, decide
-from mainspring.core.outcome import Outcome, Raised
+from mainspring.core.outcome import AttemptError, Outcome, Raised
+from mainspring.errors import StoreError
 from mainspring.runtime.events import Events, StateChange, log, log_end
 from mainspring.stores.port import Store
 from mainspring.stores.records import Place, Settled, Settlement, Verdict
@@ -32,6 +33,8 @@ class Ended:
     by: NodeId
     seconds: float | None = None
     keeps_place: bool = False
+    settlement: Settlement | None = None
+    """As it was decided; decided anew only if the job has changed, so that what is told is what was written."""
     told_elsewhere: bool = False
     """The handler's own transaction may have ended the job before, and told of it."""
 
@@ -81,22 +84,51 @@ class Settler:
         return directive
 
     async def _write(self) -> Directive:
+        await self._release()
         batch = [self._line.popleft() for _ in range(min(BATCH, len(self._line)))]
         if not batch:
-            await self._release()
             return Idle()
         self._writing = batch
         try:
-            settlements = self._decide(batch)
-            answers = await self._store.settle(settlements)
-        except BaseException:
-            self._line.extendleft(reversed(batch))
+            await self._settle(batch)
+        except (StoreError, asyncio.CancelledError):
+            self._line.extendleft(reversed(batch))  # for when the store can again
             raise
+        except Exception as error:  # noqa: BLE001 - one of them cannot be written; it must not keep back the others
+            await self._settle_one_by_one(batch, error)
         finally:
             self._writing = ()
+        return Idle() if self.is_empty else Proceed()
+
+    async def _settle(self, batch: Sequence[Ended]) -> None:
+        settlements = self._decide(batch)
+        answers = await self._store.settle(settlements)
         for ended, settlement, answer in zip(batch, settlements, answers, strict=True):
             self._answered(ended, settlement.change, answer)
-        return Idle() if self.is_empty else Proceed()
+
+    async def _settle_one_by_one(self, batch: Sequence[Ended], error: Exception) -> None:
+        if len(batch) > 1:
+            for ended in batch:
+                try:
+                    await self._settle([ended])
+                except StoreError:
+                    self.put(ended)
+                except Exception as own:  # noqa: BLE001 - whatever is wrong with this one
+                    self._replace(ended, own)
+            return
+        self._replace(batch[0], error)
+
+    def _replace(self, ended: Ended, error: Exception) -> None:
+        """Write that an end could not be written, in its stead: a job must not stay running for ever."""
+        job = ended.claim.job
+        self._events.count("unwritable")
+        log.error("how job %s (%s) ended cannot be written; it fails instead", job.id, job.task, exc_info=error)
+        ended.outcome = Raised(
+            error=AttemptError(type=type(error).__name__, message=f"how it ended could not be written: {error}"[:1000]),
+            retryable=False,
+        )
+        ended.settlement = None
+        self.put(ended)
 
     async def _release(self) -> None:
         while self._places:
@@ -110,19 +142,22 @@ class Settler:
     def _decide(self, batch: Sequence[Ended]) -> list[Settlement]:
         now = self._store.now()
         roll = self._roll
-        return [
-            Settlement(
-                change=decide(ended.claim, ended.outcome, now, roll()),
-                by=ended.by,
-                seconds=ended.seconds,
-                keeps_place=ended.keeps_place,
-            )
-            for ended in batch
-        ]
+        settlements = []
+        for ended in batch:
+            if ended.settlement is None:
+                ended.settlement = Settlement(
+                    change=decide(ended.claim, ended.outcome, now, roll()),
+                    by=ended.by,
+                    seconds=ended.seconds,
+                    keeps_place=ended.keeps_place,
+                )
+            settlements.append(ended.settlement)
+        return settlements
 
     def _answered(self, ended: Ended, change: Change, answer: Settled) -> None:
         if answer.verdict is Verdict.STALE and answer.job is not None:
             ended.claim = Claim(job=answer.job, node=ended.claim.node)
+            ended.settlement = None
             self.put(ended)
             return
         if answer.accepted:

@@ -143,12 +143,17 @@ async def _hints(app: Mainspring) -> AsyncIterator[Callable[[], Awaitable[None]]
 
 
 async def _left(app: Mainspring, *, scheduled: bool) -> bool:
-    states = (State.READY, State.RUNNING, State.RETRYING, *((State.SCHEDULED,) if scheduled else ()))
-    page = await app.store.list_jobs(JobFilter(states=states), limit=1)
-    if page.jobs:
-        return True
+    """Say whether anything is left that a node would run; what waits in a paused queue waits for someone else."""
     now = app.store.now()
-    return any(view.job.run_at <= now for view in await _all(app, (State.SCHEDULED,)))
+    paused = {queue.name for queue in await app.store.queues() if queue.paused}
+    return any(
+        view.job.state is State.RUNNING
+        or (
+            view.job.queue not in paused
+            and (scheduled or view.job.state is not State.SCHEDULED or view.job.run_at <= now)
+        )
+        for view in await _all(app, (*WAITING, State.RUNNING))
+    )
 
 
 async def _all(app: Mainspring, states: tuple[State, ...]) -> list[JobView]:

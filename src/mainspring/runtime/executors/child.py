@@ -83,8 +83,7 @@ class Child:
 
     def _ended(self, code: int) -> None:
         self.code = code
-        if self._ending:  # what it had started may have thought otherwise of our SIGTERM
-            self._signal_group(signal.SIGKILL)
+        self._signal_group(signal.SIGKILL)  # what it had started goes with it, however it ended
         self.pipe.close()
         self._gone.set()
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from mainspring.core.job import NodeId
+from mainspring.core.names import Name
 from mainspring.stores.records import Claimed, ClaimRequest
 from mainspring.stores.sqlite.statements import statement
 
@@ -42,20 +43,20 @@ class _Answer(NamedTuple):
 
 
 class Nothing:
-    """The last empty answer for each node of this process. Belongs to the writer's thread."""
+    """The last empty answer for each node of this process, and for each set of tasks that it asks for. Belongs to the writer's thread."""
 
     def __init__(self) -> None:
-        self._answers: dict[NodeId, _Answer] = {}
+        self._answers: dict[tuple[NodeId, frozenset[Name]], _Answer] = {}
 
     def remember(self, request: ClaimRequest, claimed: Claimed, rings: int) -> None:
         if claimed.deliveries:
-            self._answers.pop(request.node, None)
+            self._answers.pop((request.node, request.tasks), None)
         else:
-            self._answers[request.node] = _Answer(request, claimed, rings)
+            self._answers[request.node, request.tasks] = _Answer(request, claimed, rings)
 
     def still(self, request: ClaimRequest, rings: int, now: datetime) -> Claimed | None:
         """Return the answer that this question had, if nothing can have changed since."""
-        last = self._answers.get(request.node)
+        last = self._answers.get((request.node, request.tasks))
         if last is None or last.rings != rings or last.request != request:
             return None
         due = last.claimed.next_due

@@ -1,7 +1,9 @@
 """The parts of the suite, put together."""
 
+from mainspring.testing.contract.verbs.attempts import AttemptsContract
 from mainspring.testing.contract.verbs.claim import ClaimContract
 from mainspring.testing.contract.verbs.cost import CostContract
+from mainspring.testing.contract.verbs.due import DueContract
 from mainspring.testing.contract.verbs.enqueue import EnqueueContract
 from mainspring.testing.contract.verbs.fencing import FencingContract
 from mainspring.testing.contract.verbs.gates import GatesContract
@@ -13,6 +15,7 @@ from mainspring.testing.contract.verbs.nodes import NodesContract
 from mainspring.testing.contract.verbs.note import NoteContract
 from mainspring.testing.contract.verbs.order import OrderContract
 from mainspring.testing.contract.verbs.orphans import OrphansContract
+from mainspring.testing.contract.verbs.places import PlacesContract
 from mainspring.testing.contract.verbs.rates import RatesContract
 from mainspring.testing.contract.verbs.schema import SchemaContract
 from mainspring.testing.contract.verbs.settle import SettleContract
@@ -27,10 +30,13 @@ class StoreContract(
     EnqueueContract,
     UniqueContract,
     ClaimContract,
+    DueContract,
     OrderContract,
     GatesContract,
+    PlacesContract,
     RatesContract,
     SettleContract,
+    AttemptsContract,
     FencingContract,
     NoteContract,
     NodesContract,

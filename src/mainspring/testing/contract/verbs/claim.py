@@ -10,7 +10,7 @@ import pytest
 from mainspring.core import machine
 from mainspring.core.command import CancelJob
 from mainspring.core.job import State
-from mainspring.core.limits import MOMENT, Gate, Rate, Scope
+from mainspring.core.limits import MOMENT
 from mainspring.core.names import Name
 from mainspring.core.outcome import Interrupted, Outcome, Raised, Snoozed, Succeeded
 from mainspring.errors import NodeGone
@@ -282,81 +282,6 @@ class ClaimContract(Contract):
                 await world.claim(node)
 
         assert (await world.job(id_)).state is State.READY
-
-    @obligation("claim", 9)
-    async def test_the_next_due_time_is_not_later_than_the_next_job(self, world: World) -> None:
-        node = await world.node()
-        for delay in (3, 1, 2):
-            await world.enqueue(run_at=delay * HOUR)
-
-        next_due = (await world.ask(node)).next_due
-
-        assert next_due is not None
-        assert next_due <= world.now + HOUR
-
-    @obligation("claim", 9)
-    async def test_something_that_is_left_and_due_calls_for_another_claim_at_once(self, world: World) -> None:
-        node = await world.node()
-        await world.enqueue_all(world.new() for _ in range(3))
-
-        next_due = (await world.ask(node, room=1)).next_due
-
-        assert next_due is not None
-        assert next_due <= world.now
-
-    @obligation("claim", 9)
-    async def test_a_due_time_is_known_for_what_retries_and_snoozes(self, world: World) -> None:
-        node = await world.node()
-        for outcome in (Snoozed(delay=HOUR), Raised(error=ERROR, retry_in=timedelta(minutes=20))):
-            await world.end(await world.running(node), outcome)
-        next_due = (await world.ask(node)).next_due
-
-        assert next_due is not None
-        assert next_due <= world.now + timedelta(minutes=20)
-
-    @obligation("claim", 9)
-    async def test_nothing_is_due_where_nothing_waits(self, world: World) -> None:
-        node = await world.node()
-        await world.running(node)
-
-        assert (await world.ask(node)).next_due is None
-
-    @obligation("claim", 9)
-    async def test_what_the_node_did_not_ask_for_is_not_due_for_it(self, world: World) -> None:
-        node = await world.node()
-        await world.enqueue(RESIZE, run_at=HOUR)
-        await world.enqueue(SEND, run_at=HOUR, queue="mail")
-
-        assert (await world.ask(node, tasks=[SEND], queues={"photos": 5})).next_due is None
-
-    @obligation("claim", 9)
-    async def test_what_waits_for_a_pause_or_a_full_gate_is_not_due(self, world: World) -> None:
-        node = await world.node()
-        await world.store.declare([Gate(scope=Scope.TASK, name=str(SEND), concurrency=1)])
-        await world.running(node, SEND)
-        await world.enqueue(SEND)
-        await world.enqueue(RESIZE, queue="paused")
-        await world.store.pause("paused")
-
-        answer = await world.ask(node, room=5)
-
-        assert answer.deliveries == ()
-        # Anything due now would make a node ask again and again.
-        assert answer.next_due is None
-
-    @obligation("claim", 9)
-    async def test_what_waits_for_a_rate_is_due_when_the_rate_allows_it(self, world: World) -> None:
-        node = await world.node()
-        rate = Rate(count=1, period=timedelta(minutes=1))
-        await world.store.declare([Gate(scope=Scope.TASK, name=str(SEND), rate=rate)])
-        await world.running(node, SEND)
-        await world.enqueue(SEND)
-
-        answer = await world.ask(node, room=5)
-
-        assert answer.deliveries == ()
-        assert answer.next_due is not None
-        assert world.now < answer.next_due <= world.now + timedelta(minutes=1)
 
 
 def ids(deliveries: tuple[Delivery, ...]) -> list[object]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from mainspring.core import machine
 from mainspring.core.command import CancelJob, DeleteJob, MoveJob, RetryJob
-from mainspring.core.job import JobId, State
+from mainspring.core.job import JobId, Retention, State
 from mainspring.core.limits import MOMENT
 from mainspring.core.outcome import Snoozed, Succeeded
 from mainspring.core.unique import OnConflict, UniqueKey
@@ -80,6 +80,20 @@ class UniqueContract(Contract):
         world.clock.advance("1d")
 
         assert await who_has_a(world) == holder
+
+    @obligation("enqueue", 3)
+    async def test_a_period_is_not_shortened_by_the_time_for_which_its_job_is_kept(self, world: World) -> None:
+        short = Retention(succeeded=timedelta(minutes=1))
+        claim = await world.running(await world.node(), unique=A_FOR_AN_HOUR, retention=short)
+        await world.end(claim, Succeeded())
+        world.clock.advance("30m")
+        while await world.store.prune(100):
+            pass
+        assert not await world.is_there(claim.job.id)
+
+        assert await who_has_a(world) == claim.job.id
+        world.clock.advance("30m")
+        assert await who_has_a(world) is None
 
     @obligation("enqueue", 3)
     async def test_return_answers_with_the_job_that_has_the_key_and_leaves_it_alone(self, world: World) -> None:
