@@ -14,7 +14,7 @@ from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.show import show
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago, length
+from mainspring.cli.words import ago, count, length
 from mainspring.core.job import FINISHED, Cause, JobId, State
 from mainspring.errors import MainspringError, StoreUnavailable
 from mainspring.handle import JobHandle
@@ -173,6 +173,6 @@ def note(view: JobView) -> str:
         case State.RUNNING if view.progress:
             return f"{view.progress.percent:.0f} % {view.progress.message}".rstrip()
         case _ if job.losses:
-            return f"lost {job.losses} times"
+            return f"lost {count(job.losses, 'time')}"
         case _:
             return ""

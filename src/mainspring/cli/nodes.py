@@ -1,6 +1,6 @@
 """`mainspring nodes`: who is at work, and what they are asked to do.
 
-An order is written to the store; the node learns of it with its next renewal, a third of its lease time later at most.
+An order is written to the store; the node learns of it with its next renewal, a fifth of its lease time later, and within a second and a half.
 """
 
 import asyncio
