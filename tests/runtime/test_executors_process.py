@@ -201,22 +201,19 @@ def test_no_more_run_at_a_time_than_there_are_slots(office: Office) -> None:
 def test_who_waits_for_a_slot_is_served_in_turn_and_may_leave(office: Office) -> None:
     async def story() -> list[int]:
         order: list[int] = []
-        calls = [begin(office.executor, slot_tasks.nap, 0.01) for _ in range(8)]
+        executor = ProcessExecutor(1)  # with two, the order of the ends is a matter of luck
+        calls = [begin(executor, slot_tasks.nap, 0.01) for _ in range(8)]
         for number, call in enumerate(calls):
             call.set_name(str(number))
             call.add_done_callback(lambda ended: order.append(int(ended.get_name())))
         await asyncio.sleep(0)
         calls[4].cancel()
         await asyncio.wait(calls)
+        await executor.close()
         assert calls[4].cancelled()
         return order
 
-    order = office.run(story())
-
-    assert order[0] == 4
-    # Two at a time, each pair in either order.
-    assert [sorted(order[1:3]), sorted(order[3:5]), order[-1]] == [[0, 1], [2, 3], order[-1]]
-    assert sorted(order[5:]) == [5, 6, 7]
+    assert office.run(story()) == [4, 0, 1, 2, 3, 5, 6, 7]
 
 
 # Errors.

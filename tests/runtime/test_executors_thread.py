@@ -372,7 +372,7 @@ async def test_time_passes_while_a_thread_waits_for_its_save(virtual_time: Virtu
 
     await ThreadExecutor().call(definition, facts, ctx)
 
-    assert virtual_time.elapsed in {30, 60}  # one write, or two if some came while the first was under way
+    assert virtual_time.elapsed in {30, 60, 90}  # one write, or more for those who came while one was under way
     assert sorted(ctx.load(key) for key in ("a", "b", "page")) == [1, 1, 7]
 
 

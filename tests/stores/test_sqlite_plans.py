@@ -20,16 +20,41 @@ SCAN = re.compile(rf"SCAN {LARGE}\b(?! USING (COVERING )?INDEX mainspring_jobs_r
 MAY_SCAN = {"view_waiting"}
 
 
-@pytest.fixture(scope="module")
-def connection() -> Iterator[sqlite3.Connection]:
+A_LITTLE_OF_EVERYTHING = """
+INSERT INTO mainspring_lanes VALUES (1, 'mail.send', 'default', 0, 0);
+INSERT INTO mainspring_strands VALUES (1, 1, NULL, 1, x'01', 0, NULL), (2, 1, 'a', 1, x'02', 0, 5);
+INSERT INTO mainspring_jobs (number, id, state, lane, strand, run_at, node, keep_until) VALUES
+    (1, x'01', 'ready', 1, 1, 1, NULL, NULL),
+    (2, x'02', 'running', 1, NULL, 1, 'a', NULL),
+    (3, x'03', 'failed', 1, NULL, 1, 'a', 9);
+INSERT INTO mainspring_payloads (number, max_attempts, loss_limit, policy, enqueued_at, parent, payload) VALUES
+    (1, 1, 1, '[]', 1, NULL, x''), (2, 1, 1, '[]', 1, x'01', x''), (3, 1, 1, '[]', 1, x'01', x'');
+INSERT INTO mainspring_traces (number) VALUES (3);
+INSERT INTO mainspring_attempts VALUES (3, 1, 1, 'a', 'failed', 1, 1, 1, NULL, '');
+INSERT INTO mainspring_log_lines VALUES (3, 1, 1, 'info', '');
+INSERT INTO mainspring_gates VALUES ('task', 'mail.send', 1, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_spent VALUES ('mail.send', 'a', 1);
+INSERT INTO mainspring_places VALUES ('task', 'mail.send', '', x'02', 1, 'a', 0);
+INSERT INTO mainspring_unique_keys VALUES ('mail.send', 'a', x'01', NULL), ('mail.send', 'b', x'03', 1);
+INSERT INTO mainspring_nodes (id, joined_at, renewed_at, record) VALUES ('a', 1, 1, '{}');
+INSERT INTO mainspring_orders (node, word, given_at) VALUES ('a', '{}', 1);
+INSERT INTO mainspring_locks VALUES ('leader', 'a', 1, 1);
+ANALYZE;
+"""
+
+
+@pytest.fixture(scope="module", params=["", A_LITTLE_OF_EVERYTHING], ids=["as we make it", "analyzed while it was small"])
+def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
+    """A file without statistics, and one whose owner had them made when there were three jobs in it."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     migrate.migrate("a store", connection, 0)
+    connection.executescript(request.param)
     yield connection
     connection.close()
 
 
 def plan(connection: sqlite3.Connection, sql: str) -> str:
-    """Ask SQLite how it would do it; what is asked for makes no difference, for it keeps no statistics here."""
+    """Ask SQLite how it would do it; what is asked for makes no difference, for it counts no values."""
     for count in range(20):
         parameters = defaultdict[str, None](lambda: None) if re.search(r":\w", sql) else [None] * count
         try:

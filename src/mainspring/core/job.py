@@ -46,7 +46,7 @@ class Cause(StrEnum):
     UNKNOWN_TASK = "unknown_task"  # no live node knew its task for the whole grace time
 
 
-class Retention(Struct, frozen=True, kw_only=True):
+class Retention(Struct, frozen=True, kw_only=True, gc=False):
     """How long a finished job is kept: `failed` holds for cancelled ones too."""
 
     succeeded: timedelta = timedelta(hours=24)
@@ -57,7 +57,7 @@ class Retention(Struct, frozen=True, kw_only=True):
         duration(self.failed)
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class Job(Struct, frozen=True, kw_only=True, gc=False):
     """One durable call of a task.
 
     `attempt` counts executions from 1 and is raised when the job is claimed; `lease` grows with every claim and never
@@ -106,7 +106,7 @@ class Job(Struct, frozen=True, kw_only=True):
         return 0 < self.losses >= self.loss_limit - 1
 
 
-class Claim(Struct, frozen=True, kw_only=True):
+class Claim(Struct, frozen=True, kw_only=True, gc=False):
     """A running job and the node that holds its lease: the right to run it, and to say how it ended."""
 
     job: Job

@@ -117,7 +117,7 @@ class Fit(StrEnum):
     REFUSED = "refused"  # the attempt is no longer the node's to end; nothing it says counts
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class Change(Struct, frozen=True, kw_only=True, gc=False):
     """A guarded write: applied whole while the job is still as `before` says, else not at all.
 
     The end of an attempt also needs the lease that it ran under, in the hands of `node`. No `after` means that the job

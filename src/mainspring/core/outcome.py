@@ -48,7 +48,7 @@ class AttemptError(Struct, frozen=True, kw_only=True):
     traceback: str = ""
 
 
-class Succeeded(Struct, frozen=True):
+class Succeeded(Struct, frozen=True, gc=False):
     """The handler returned; `result` is encoded already."""
 
     result: bytes | None = None

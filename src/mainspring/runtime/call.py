@@ -12,7 +12,7 @@ from mainspring.core.outcome import AttemptError
 from mainspring.stores.records import Delivery
 
 
-class CallFacts(Struct, frozen=True, kw_only=True):
+class CallFacts(Struct, frozen=True, kw_only=True, gc=False):
     """Everything of an attempt that its handler may see; msgspec can write it, so that it crosses the pipe to a slot.
 
     A view on the delivery and no copy of it: a struct with a field for each of these takes 1.8 µs to make, this one

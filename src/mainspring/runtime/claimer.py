@@ -54,6 +54,7 @@ class Claimer:
             return Sleep(LOOK, wakeable=True)
         light, heavy = self._tasks()
         ahead = self._pace.ahead(self._runner.started, self._clock.monotonic())
+        self._runner.expects(ahead)
         # What needs a slot is asked for first, and as if no light job waited here: a node that is busy with light ones
         # has room for nothing else. It can take as many places as there are slots.
         slots = min(self._runner.free_slots, self._runner.concurrency) if heavy else 0

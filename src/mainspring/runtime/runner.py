@@ -50,6 +50,8 @@ class Runner:
         self.concurrency = settings.concurrency
         self.started = 0
         self.interrupted = 0
+        self._refill_at = 0
+        self._called = False
         self.freed = Notifier()
         self.ended = asyncio.Event()
         """Set, and cleared again, whenever an attempt has ended."""
@@ -106,6 +108,14 @@ class Runner:
             for name, queue in self._queues.items()
             if queue.concurrency is not None
         }
+
+    def expects(self, ahead: int) -> None:
+        """Have the claimer called again, once, when half of what it may claim ahead has been started.
+
+        A claim of a thousand takes some milliseconds, in which a node of quick jobs would run dry.
+        """
+        self._refill_at = max(self.concurrency, ahead // 2) if ahead else 0
+        self._called = False
 
     @contextmanager
     def claiming(self) -> Iterator[None]:
@@ -235,7 +245,8 @@ class Runner:
         self._by_queue[delivery.claim.job.queue] -= 1
         self._fill()
         self.ended.set()
-        if len(self._line) <= self.concurrency:
+        if not self._called and len(self._line) <= self._refill_at:
+            self._called = True
             self.freed.notify_one()
 
     def _really_ended(self, attempt: Attempt) -> None:

@@ -3,14 +3,13 @@
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
 from mainspring.errors import StoreError
 from mainspring.stores.port import Schema
-from mainspring.stores.sqlite.connect import look_inside
+from mainspring.stores.sqlite.connect import keeps_a_log, look_inside
 
 QUICKLY: Final = 5.0  # seconds that the search for damage may take
 OFTEN: Final = 10_000  # steps of SQLite's machine between two looks at the time
@@ -21,8 +20,7 @@ def content(path: Path, *, durable: bool, limit: float = QUICKLY) -> Iterator[Fi
     try:
         if not path.is_file():
             return
-        with closing(look_inside(path)) as connection:
-            yield integrity(connection, limit)
+        yield look_inside(path, lambda connection: integrity(connection, limit))
     except sqlite3.Error as error:
         yield fail("integrity", f"the file cannot be read: {error}", "restore it from a backup; keep the damaged file")
         return
@@ -55,10 +53,7 @@ def durability(path: Path, *, durable: bool) -> Finding:
             "durable=false: a power cut may take back the last commits",
             "leave durable=false out of the URL, unless that is what you want",
         )
-    with path.open("rb") as file:
-        header = file.read(19)
-    # Asking SQLite would mean to open its log. https://sqlite.org/fileformat.html#file_format_version_numbers
-    if header[18:] != b"\x02":
+    if not keeps_a_log(path):
         do = "let a worker open it, which sets it; see whether something else sets it back"
         return warn("durability", "the file is not in WAL mode, so readers and writers wait for each other", do)
     return ok("durability", "every commit is on the disk before it counts")

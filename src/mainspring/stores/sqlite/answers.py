@@ -34,8 +34,8 @@ class Answer(Generic[T]):
             return await self._future
 
     def set(self, value: T) -> None:
-        """Decide it, in any thread; the caller learns of it by `bring`."""
-        self._value = value
+        """Decide it, in any thread; the caller learns of it by `bring`. The last word holds: a group may be done again."""
+        self._value, self._error = value, None
 
     def fail(self, error: BaseException) -> None:
         self._error = error

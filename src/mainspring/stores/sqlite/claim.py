@@ -49,12 +49,18 @@ def claim(session: Session, request: ClaimRequest) -> Claimed:
     horizon = session.now if request.due_by is None else min(session.now, micros(request.due_by))
     heads = _heads(session, rooms)
     deliveries: list[Delivery] = []
+    changed = False
     for lanes in _by_priority(lane for lane, head_at in heads.items() if head_at <= horizon):
         look_again = True
         while look_again and rooms.left > 0:
             jobs, look_again = pick(session, lanes, rooms, horizon)
             deliveries += _give(session, request.node, jobs, rooms)
-    if deliveries:
+            # A clock that was set back shuts keys whose strands stand open: they have to be marked, or they hide others.
+            shut = rooms.found_shut()
+            gates.mark(session, shut)
+            look_again = look_again and bool(jobs or shut)
+            changed = changed or bool(jobs or shut)
+    if changed:
         heads = _heads(session, rooms)
     return Claimed(deliveries=tuple(deliveries), next_due=optional_instant(_next_due(session, heads, rooms)))
 

@@ -1,11 +1,15 @@
 """Connections to the file, each set up for what it does."""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from mainspring.errors import StoreError
+from mainspring.stores.sqlite.trouble import CANNOT_OPEN, code
+
+T = TypeVar("T")
 
 OLDEST: Final = (3, 35, 0)
 """The first version of SQLite with RETURNING."""
@@ -47,17 +51,34 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def look_inside(path: Path) -> sqlite3.Connection:
-    """Open a file for one look that leaves no trace."""
-    # A file that keeps a log and has none now is open nowhere; SQLite would begin a log in order to read it.
-    alone = _keeps_a_log(path) and not path.with_name(path.name + "-wal").exists()
-    return _connect(f"{path.as_uri()}?mode=ro{'&immutable=1' if alone else ''}", uri=True)
+def look_inside(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
+    """Look at a file once, and leave no trace.
+
+    Only ever through SQLite: whoever opens the file in another way, and closes it again, lets go of all locks that this
+    process has on it, those of the user's own connections too (https://www.sqlite.org/howtocorrupt.html, 2.2). Then
+    another process believes to be alone with the file, and takes away the log that this one writes to.
+    """
+    # A file with nothing beside it is in the middle of nothing; to read it, SQLite would begin a log.
+    if not any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal")):
+        with suppress(sqlite3.DatabaseError):  # it may have been read while somebody came and wrote
+            return _look(path, "immutable=1", look)
+    return _look(path, "", look)
 
 
-def _keeps_a_log(path: Path) -> bool:
-    """Read it from the file's head, https://www.sqlite.org/fileformat.html."""
-    with path.open("rb") as file:
-        return file.read(20)[18:] == b"\x02\x02"
+def keeps_a_log(path: Path) -> bool:
+    """Say whether a file is in WAL mode: SQLite refuses to read one that is without locks, before it touches anything."""
+    try:
+        _look(path, "nolock=1", lambda connection: connection.execute("PRAGMA schema_version").fetchall())
+    except sqlite3.OperationalError as error:
+        if code(error) == CANNOT_OPEN:
+            return True
+        raise
+    return False
+
+
+def _look(path: Path, option: str, look: Callable[[sqlite3.Connection], T]) -> T:
+    with closing(_connect(f"{path.as_uri()}?mode=ro&{option}", uri=True)) as connection:
+        return look(connection)
 
 
 def _connect(target: str, *, uri: bool = False) -> sqlite3.Connection:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from mainspring.core.names import Name
+from mainspring.errors import StoreError
 from mainspring.stores.sqlite.statements import statement
 
 _BY_ID: Final = statement("lane_by_id")
@@ -18,6 +19,8 @@ _ADD: Final = statement("lane_add")
 
 class Executes(Protocol):
     """Whatever runs a statement and gives back its rows."""
+
+    store: str
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]: ...
 
@@ -61,7 +64,12 @@ class Lanes:
 
     def get(self, source: Executes, number: int) -> Lane:
         found = self._common.by_id.get(number) or self._learnt.by_id.get(number)
-        return found or self._learn(number, source.rows(_BY_ID, (number,))[0])
+        if found:
+            return found
+        rows = source.rows(_BY_ID, (number,))
+        if not rows:
+            raise StoreError(source.store, f"there are jobs in lane {number}, and there is no such lane: it was deleted")
+        return self._learn(number, rows[0])
 
     def find(self, source: Executes, task: Name, queue: str, priority: int, *, suspect: bool) -> Lane:
         """Return the lane, made if it was not there."""

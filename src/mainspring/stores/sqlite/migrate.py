@@ -7,7 +7,6 @@ know in order to work with them. So a newer program may change them while an old
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -87,8 +86,7 @@ def look(path: Path) -> Found:
     """Read how the tables of a file stand, and change nothing."""
     if not path.exists():
         return Found(0, 0)
-    with closing(look_inside(path)) as connection:
-        return found(connection)
+    return look_inside(path, found)
 
 
 def no_database(store: str) -> SchemaError:

@@ -1,8 +1,8 @@
 """Which due jobs a claim takes, of lanes of one priority: by run_at, then id, over all their strands.
 
 The first n jobs of a lane are among its first n strands, for each of them has a job that may be taken. Only where one
-key has jobs in several lanes can a strand turn out to give nothing after all; then what lies beyond the strands that
-were read is not reached for, and the claim looks again.
+key has jobs in several lanes, or the clock was set back, can a strand turn out to give nothing after all; then what lies
+beyond the strands that were read is not reached for, and the claim looks again.
 """
 
 from collections.abc import Sequence

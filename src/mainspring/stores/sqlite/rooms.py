@@ -29,6 +29,7 @@ class Rooms:
         self._paused = {queue for (queue,) in session.rows(_PAUSED)}
         self._gates = gates.all_gates(session)
         self._passages: dict[tuple[Scope, str, str], Passage] = {}
+        self._shut: list[tuple[str, str]] = []
 
     @property
     def left(self) -> int:
@@ -80,11 +81,21 @@ class Rooms:
         if not found:
             return None
         known = self._passages.get((Scope.KEY, name, key))
-        return known or self._approach(gates.approach_with_key(self._session, found[0], key))
+        if known:
+            return known
+        passage = self._approach(gates.approach_with_key(self._session, found[0], key))
+        if passage.room <= 0:
+            self._shut.append((name, key))
+        return passage
 
     def of_key(self, lane: Lane, key: str | None) -> int:
         passage = self.key_passage(lane, key)
         return ENDLESS if passage is None else passage.room
+
+    def found_shut(self) -> list[tuple[str, str]]:
+        """The (task, key)s that let nobody pass although their strands stood open; each is told once."""
+        shut, self._shut = self._shut, []
+        return shut
 
     def passes_at(self, lane: Lane, instant: int) -> int | None:
         """When a job of this lane that is due then could pass; None if another has to leave first."""

@@ -199,6 +199,8 @@ def _execute(session: Session, statement: str, parameters: Sequence[object]) -> 
         raise DeclarationError(
             "statement", "the transaction begins and ends with its block; leave out BEGIN, COMMIT and ROLLBACK"
         ) from error
+    finally:
+        session.lanes.forget()  # it may have rolled back to a savepoint of its own, and lanes with it
 
 
 def _whole(session: Session, verb: Callable[[], T]) -> T:

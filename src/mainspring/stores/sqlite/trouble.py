@@ -13,7 +13,7 @@ _INTERRUPT: Final = 9
 _IOERR: Final = 10
 _CORRUPT: Final = 11
 _FULL: Final = 13
-_CANTOPEN: Final = 14
+CANNOT_OPEN: Final = 14
 _PROTOCOL: Final = 15
 NOT_AUTHORIZED: Final = 23
 NOT_A_DATABASE: Final = 26
@@ -29,7 +29,7 @@ _PASSING: Final = {
 _LASTING: Final = {
     _READONLY: "it may not be written; check the permissions of the file, of its folder, and how the disk is mounted",
     _CORRUPT: "the file is damaged; keep a copy of it and restore a backup",
-    _CANTOPEN: "the file cannot be opened; check that its folder exists and may be written",
+    CANNOT_OPEN: "the file cannot be opened; check that its folder exists and may be written",
     NOT_A_DATABASE: "the file is no SQLite database",
 }
 
@@ -46,7 +46,7 @@ def is_busy(error: BaseException) -> bool:
 
 def spoils_connection(error: BaseException) -> bool:
     """Say whether to open a new connection before going on, in case the file is another or a better one by then."""
-    return isinstance(error, sqlite3.Error) and code(error) in {_IOERR, _CANTOPEN, _CORRUPT, _READONLY, NOT_A_DATABASE}
+    return isinstance(error, sqlite3.Error) and code(error) in {_IOERR, CANNOT_OPEN, _CORRUPT, _READONLY, NOT_A_DATABASE}
 
 
 def translated(store: str, error: BaseException) -> BaseException:

@@ -4,6 +4,7 @@ SELECT
     jobs.number, jobs.id, jobs.lane, jobs.state, jobs.run_at, jobs.attempt, jobs.granted, jobs.losses, jobs.lease,
     jobs.revision, jobs.expires_at, jobs.cancel_requested_at, jobs.finished_at, jobs.keep_until, jobs.cause,
     payloads.max_attempts, payloads.loss_limit, payloads.policy, jobs.node
-FROM mainspring_jobs AS jobs CROSS JOIN mainspring_payloads AS payloads ON payloads.number = jobs.number
+FROM mainspring_jobs AS jobs INDEXED BY mainspring_jobs_running
+CROSS JOIN mainspring_payloads AS payloads ON payloads.number = jobs.number
 WHERE jobs.state = 'running' AND jobs.node NOT IN (SELECT id FROM mainspring_nodes WHERE alive = 1)
 ORDER BY jobs.losses, jobs.number LIMIT ?

@@ -6,7 +6,7 @@ SELECT
     payloads.payload, payloads.enqueued_at, payloads.parent, payloads.facts, jobs.node, jobs.started_at, jobs.seconds,
     payloads.timeout, payloads.key, payloads.unique_key, traces.saved, traces.percent, traces.message, jobs.result,
     traces.error
-FROM mainspring_jobs AS jobs
+FROM mainspring_jobs AS jobs INDEXED BY mainspring_jobs_failed
 CROSS JOIN mainspring_payloads AS payloads ON payloads.number = jobs.number
 CROSS JOIN mainspring_lanes AS lanes ON lanes.id = jobs.lane
 LEFT JOIN mainspring_traces AS traces ON traces.number = jobs.number
