@@ -11,6 +11,7 @@ from mainspring.errors import DeclarationError, StoreUnavailable
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.records import Lock
 from mainspring.testing import VirtualTime
+from mainspring.testing.faults import FaultyStore
 from tests.app.conftest import MakeStore
 
 
@@ -132,6 +133,19 @@ async def test_a_lock_that_cannot_be_given_up_runs_out_by_itself(
             assert lock.term == 2
         assert 5 <= virtual_time.elapsed <= 6.5
     assert "lock 'import' could not be given up" in caplog.text
+
+
+async def test_a_lock_whose_answer_was_lost_can_be_entered_again_at_once(virtual_time: VirtualTime) -> None:
+    store = FaultyStore(MemoryStore(virtual_time.clock))
+    app = Mainspring(store.as_store, clock=virtual_time.clock)
+    lock = app.lock("import", ttl="30s", timeout=0)
+    async with app:
+        store.lose_answer("acquire")
+        with pytest.raises(StoreUnavailable):
+            await lock.__aenter__()
+        assert not is_held(lock)
+        async with lock:
+            assert is_held(lock)
 
 
 async def test_what_the_block_raises_comes_out_and_the_lock_is_free(app: Mainspring) -> None:

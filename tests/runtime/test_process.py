@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,14 @@ from mainspring.runtime import process
 from mainspring.runtime.process import host, is_gone, this_process
 from mainspring.stores.records import Process
 
-PID = 4_000_000_000  # greater than any that a system gives out
+PID = 2**22 + 1  # greater than any that Linux gives out
 
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Have a folder of ours stand in for /proc, with nobody in it."""
+    """Have a folder of ours stand in for /proc, in which everybody is hidden but who asks."""
     host()  # it is looked up once, and in the real one
+    (tmp_path / "self").mkdir()
     monkeypatch.setattr(process, "PROC", tmp_path)
     return tmp_path
 
@@ -42,8 +42,8 @@ def test_a_process_that_has_ended_is_gone() -> None:
 
 
 def test_of_another_machine_nothing_is_known(proc: Path) -> None:
-    assert not is_gone(Process(host="another machine", pid=PID, started="then"))
-    assert not list(proc.iterdir())
+    enter(proc, PID, started="99")
+    assert not is_gone(Process(host="another machine", pid=PID, started="77"))
 
 
 def test_a_process_that_runs_is_there(proc: Path) -> None:
@@ -62,8 +62,8 @@ def test_a_process_that_only_waits_for_its_parent_to_look_is_gone(proc: Path, st
 
 
 def test_a_process_whose_id_another_has_by_now_is_gone(proc: Path) -> None:
-    other = enter(proc, PID, started="99")
-    assert is_gone(replace(other, started="77"))
+    enter(proc, PID, started="99")
+    assert is_gone(Process(host=host(), pid=PID, started="77"))
 
 
 @pytest.mark.parametrize("name", ["a) Z 1", "((", "two words", ") X"])

@@ -72,6 +72,19 @@ async def test_drain_runs_what_is_due_and_what_that_brings_about(memory_app: Mai
     assert await drain(memory_app, scheduled=True) == {State.SUCCEEDED: 1}
 
 
+async def test_drain_does_not_wait_for_a_paused_queue(memory_app: Mainspring) -> None:
+    @memory_app.task(name="work")
+    async def work() -> None: ...
+
+    waiting = await work.using(queue="mail").enqueue()
+    await memory_app.store.pause("mail")
+    await work.enqueue()
+
+    async with asyncio.timeout(3600):
+        assert await drain(memory_app) == {State.SUCCEEDED: 1}
+    assert await waiting.state() is State.READY
+
+
 async def test_one_task_runs_through_the_real_pipeline(memory_app: Mainspring) -> None:
     @memory_app.task(name="flaky", retry=Retry.fixed("1s", max_attempts=3))
     async def flaky(ctx: Context, fails: int) -> int:

@@ -111,9 +111,8 @@ class OwnEnd:
         return Settlement(change=change, by=claim.node, seconds=self._clock.monotonic() - self._attempt.began)
 
     def _check(self, settled: Settled) -> None:
-        if (
-            settled.verdict is not Verdict.ACCEPTED
-        ):  # REPEATED, too: this lease was ended before, and not by these writes
+        # REPEATED is no yes either: this lease was ended before, and not by these writes.
+        if settled.verdict is not Verdict.ACCEPTED:
             job = self._attempt.delivery.claim.job
             raise LeaseLost(str(job.id), job.lease)
 

@@ -35,6 +35,8 @@ class Ended:
     keeps_place: bool = False
     settlement: Settlement | None = None
     """As it was decided; decided anew only if the job has changed, so that what is told is what was written."""
+    replaced: bool = False
+    """Its own end could not be written; this one says so."""
     told_elsewhere: bool = False
     """The handler's own transaction may have ended the job before, and told of it."""
 
@@ -94,8 +96,8 @@ class Settler:
         except (StoreError, asyncio.CancelledError):
             self._line.extendleft(reversed(batch))  # for when the store can again
             raise
-        except Exception as error:  # noqa: BLE001 - one of them cannot be written; it must not keep back the others
-            await self._settle_one_by_one(batch, error)
+        except Exception:  # noqa: BLE001 - one of them cannot be written; it must not keep back the others
+            await self._settle_one_by_one(deque(batch))
         finally:
             self._writing = ()
         return Idle() if self.is_empty else Proceed()
@@ -106,20 +108,24 @@ class Settler:
         for ended, settlement, answer in zip(batch, settlements, answers, strict=True):
             self._answered(ended, settlement.change, answer)
 
-    async def _settle_one_by_one(self, batch: Sequence[Ended], error: Exception) -> None:
-        if len(batch) > 1:
-            for ended in batch:
+    async def _settle_one_by_one(self, left: "deque[Ended]") -> None:
+        try:
+            while left:
                 try:
-                    await self._settle([ended])
-                except StoreError:
-                    self.put(ended)
-                except Exception as own:  # noqa: BLE001 - whatever is wrong with this one
-                    self._replace(ended, own)
-            return
-        self._replace(batch[0], error)
+                    await self._settle([left[0]])
+                except (StoreError, asyncio.CancelledError):
+                    raise
+                except Exception as error:
+                    if left[0].replaced:
+                        raise  # not even that can be written: tried again, at the pace of the service's backoff
+                    self._replace(left[0], error)
+                left.popleft()
+        finally:
+            self._line.extendleft(reversed(left))
 
     def _replace(self, ended: Ended, error: Exception) -> None:
         """Write that an end could not be written, in its stead: a job must not stay running for ever."""
+        ended.replaced = True
         job = ended.claim.job
         self._events.count("unwritable")
         log.error("how job %s (%s) ended cannot be written; it fails instead", job.id, job.task, exc_info=error)
