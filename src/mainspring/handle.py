@@ -22,6 +22,14 @@ Codecs = Callable[[Name], Value[Any]]
 """Finds the codec of a task's results."""
 
 
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class JobHandle(Generic[R]):
     """A job by its id. It holds no state of its own: every method asks the store.
 
@@ -105,6 +113,9 @@ class JobHandle(Generic[R]):
         await self._command(command)
 
     def result_sync(self, timeout: Duration | None = None) -> R:
+        """Wait for the result in code without an event loop."""
+        if _in_a_loop():
+            raise RuntimeError("result_sync would block the event loop of this thread; write `await job.result()`")
         return self._connection.wait_for(lambda: self.result(timeout))
 
     def refresh_sync(self) -> JobView:

@@ -18,7 +18,7 @@ from mainspring.client.options import Options, Using
 from mainspring.core.codec import Value
 from mainspring.core.names import Name
 from mainspring.core.unique import Unique
-from mainspring.errors import DeclarationError
+from mainspring.errors import DeclarationError, PayloadError
 from mainspring.handle import JobHandle
 from mainspring.runtime.context import Context
 from mainspring.runtime.definition import Definition
@@ -75,7 +75,13 @@ class Enqueuer(Generic[P, R]):
         return [self._handle(answer) for answer in answers]
 
     def _call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Call[R]:
-        payload = self.definition.arguments.encode(args, kwargs)
+        try:
+            payload = self.definition.arguments.encode(args, kwargs)
+        except PayloadError as misfit:
+            if misfit.path not in Using.__annotations__:
+                raise
+            advice = f"options go before it: .using({misfit.path}=…).enqueue(…)"
+            raise PayloadError(misfit.subject, misfit.path, f"{misfit.problem}; {advice}") from None
         return Call(self.definition, new_job(self.definition, payload, self._options, self._connection.clock.now()))
 
     def _checked(self, calls: Iterable[Call[R]]) -> list[NewJob]:
@@ -84,6 +90,10 @@ class Enqueuer(Generic[P, R]):
         return [call.new for call in calls]
 
     def _requirements(self, calls: list[Call[R]]) -> Iterator[tuple[bool, str]]:
+        strange = next((call for call in calls if not isinstance(call, Call)), None)
+        yield strange is None, f"it takes calls, like [task.call(1), task.call(2)], and not {strange!r}"
+        if strange is not None:
+            return
         plain = replace(self._options, tx=None) == Options()
         yield plain, "calls bring their own options: write using(…).call(…); only tx can be said here"
         other = next((call for call in calls if call.definition is not self.definition), None)

@@ -12,6 +12,7 @@ from mainspring.core.backoff import Backoff
 from mainspring.core.job import JobId, Retention
 from mainspring.core.outcome import AttemptError
 from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.errors import StoreError
 from mainspring.stores.records import Facts
 from mainspring.stores.sqlite import rows
 
@@ -88,3 +89,17 @@ def test_an_error_that_holds_what_is_no_character_is_kept_nevertheless() -> None
     assert rows.error(rows.error_text(odd)) == AttemptError(
         type="OSError", message="no such file: 'caf\\udce9'", traceback="\\ud800"
     )
+
+
+@pytest.mark.parametrize("span", [timedelta.max, timedelta.min])
+def test_a_length_of_time_that_no_column_holds_is_refused(span: timedelta) -> None:
+    with pytest.raises(StoreError, match="is longer than what can be kept"):
+        rows.span_micros(span)
+
+
+def test_an_instant_that_no_calendar_has_is_refused_when_it_is_written() -> None:
+    now = rows.micros(datetime(2030, 1, 1, tzinfo=UTC))
+
+    with pytest.raises(StoreError, match="from now is beyond the calendar's end"):
+        rows.when_micros(timedelta(days=3_000_000), now)
+    assert rows.when_micros(timedelta(days=2_900_000), now) == now + 2_900_000 * 86_400_000_000

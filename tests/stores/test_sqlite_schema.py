@@ -1,5 +1,6 @@
 """A file as it is found: new, the user's own, older, newer, foreign, out of reach."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.cli.doctor.content import content
 from mainspring.errors import DeclarationError, SchemaError, StoreClosed, StoreError, StoreUnavailable
 from mainspring.stores.port import Store, Transactions
 from mainspring.stores.records import JobFilter
@@ -395,3 +397,96 @@ async def test_a_lock_that_stays_is_told(path: Path) -> None:
         with pytest.raises(StoreUnavailable, match="holds the write lock; look for a transaction that was left open"):
             await SqliteStore(path, patience="50ms").open()
     assert everything(path.parent) == {path.name: b""}
+
+
+LOCKS = Path("/proc/locks")
+
+
+def locks_on(path: Path) -> set[str]:
+    """The POSIX locks that this process has on a file: kind, and the bytes from and to."""
+    inode, here = f":{path.stat().st_ino}", str(os.getpid())
+    lines = [line.split()[-6:] for line in LOCKS.read_text(encoding="ascii").splitlines()]
+    return {f"{kind} {start} {end}" for _, kind, pid, file, start, end in lines if file.endswith(inode) and pid == here}
+
+
+@pytest.mark.skipif(not LOCKS.exists(), reason="only Linux tells which locks there are")
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+async def test_no_look_at_a_file_takes_locks_from_connections_of_this_process(path: Path, mode: str) -> None:
+    """As closing any other descriptor of it would; then another process could take away the log that is in use."""
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as users:
+        users.execute(f"PRAGMA journal_mode = {mode}")
+        users.execute("CREATE TABLE orders (name TEXT)")
+        users.execute("BEGIN")
+        users.execute("SELECT * FROM orders").fetchall()
+        before = locks_on(path)
+        assert before
+
+        assert (await SqliteStore(path).schema()).found == migrate.WANTED
+        assert locks_on(path) == before
+        [*content(path, durable=True)]
+        assert locks_on(path) == before
+        users.execute("COMMIT")
+        held = locks_on(path)
+        store = SqliteStore(path)
+        await store.open()
+        assert held <= locks_on(path)
+        await store.close()
+        assert held <= locks_on(path)
+
+
+async def test_a_look_at_a_file_that_is_open_nowhere_leaves_no_trace(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    before = everything(path.parent)
+
+    assert connect.keeps_a_log(path)
+    assert (await SqliteStore(path).schema()).found == migrate.WANTED
+    assert everything(path.parent) == before
+
+
+async def test_a_look_that_was_disturbed_is_taken_again(path: Path) -> None:
+    """Without a log beside it a file is read as one that nobody writes to; somebody may come just then."""
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    looks: list[int] = []
+
+    def look(_: sqlite3.Connection) -> int:
+        looks.append(1)
+        if len(looks) == 1:
+            raise sqlite3.DatabaseError("database disk image is malformed")
+        return len(looks)
+
+    assert connect.look_inside(path, look) == 2
+
+
+KILLED_WHILE_IT_WROTE = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, body BLOB)")
+connection.executemany("INSERT INTO orders (body) VALUES (?)", [(b"x" * 4000,)] * 200)
+connection.execute("PRAGMA cache_size = 5")
+connection.execute("BEGIN")
+connection.execute("UPDATE orders SET body = zeroblob(4000)")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def leave_a_journal(path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED_WHILE_IT_WROTE, str(path)], check=False)
+
+
+async def test_a_file_whose_writer_was_killed_is_opened(path: Path) -> None:
+    """Its own, in a database that keeps no log yet: the journal has to be played back, which only a writer may."""
+    leave_a_journal(path)
+    assert everything(path.parent).keys() == {"jobs.db", "jobs.db-journal"}
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM orders WHERE body = zeroblob(4000)").fetchone() == (0,)

@@ -22,7 +22,7 @@ from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.transaction import SqliteTransaction
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import SettableClock
-from mainspring.testing.contract.world import SECOND, World
+from mainspring.testing.contract.world import RESIZE, SECOND, SEND, World
 
 LIMIT = 5 * SECOND
 INSERT = "INSERT INTO orders (name) VALUES (?)"
@@ -328,3 +328,25 @@ async def test_two_wait_for_each_other_and_time_stands_still(
 
     assert sorted(orders(path)) == ["0!", "1!", "2!", "3!", "4!"]
     assert virtual_time.elapsed == 0
+
+
+async def test_a_lane_that_went_with_a_savepoint_is_made_again(world: World, store: SqliteStore) -> None:
+    kept = world.new(RESIZE, priority=10)
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute("SAVEPOINT mine")
+        await tx.enqueue([world.new(RESIZE, priority=10)])
+        await tx.execute("ROLLBACK TO mine")
+        await tx.enqueue([kept])
+    await world.enqueue(SEND)  # and does not get the number of the lane that was rolled back
+
+    claimed = await world.claim(await world.node(), room=10)
+    assert {(one.claim.job.id == kept.id, one.claim.job.task) for one in claimed} == {(True, RESIZE), (False, SEND)}
+
+
+async def test_a_job_whose_lane_was_deleted_is_told(world: World, path: Path) -> None:
+    job = await world.enqueue()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM mainspring_lanes")
+
+    with pytest.raises(StoreError, match="there are jobs in lane 1, and there is no such lane"):
+        await (await world.open()).get([job])

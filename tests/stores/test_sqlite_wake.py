@@ -264,3 +264,31 @@ async def test_watching_costs_next_to_nothing(world: World) -> None:
     end()
 
     assert spent < 4 * 0.005, spent
+
+
+@pytest.mark.usefixtures("virtual_time")
+async def test_a_file_that_cannot_be_read_yet_is_watched_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "not yet" / "jobs.db"
+    bell = Bell()
+    bells = wake.Bells(path, poll=0.01)
+    end = bells.watch(bell)
+    path.parent.mkdir()
+    store = SqliteStore(path)
+    await store.open()
+
+    await bell.wait()
+    end()
+    bells.close()
+    await store.close()
+
+
+async def test_a_count_of_rings_that_goes_back_is_news(world: World, path: Path) -> None:
+    """As in a file into which an older state was copied."""
+    await world.enqueue()
+    bell = Bell()
+    end = world.store.watch(bell)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE mainspring_counters SET value = 0 WHERE name = 'rings'")
+
+    await bell.wait()
+    end()

@@ -6,16 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
 from mainspring.core.unique import OnConflict, UniqueKey
-from mainspring.errors import Conflict, NodeGone, StoreClosed, StoreUnavailable
+from mainspring.errors import Conflict, NodeGone, StoreClosed, StoreError, StoreUnavailable
 from mainspring.stores.port import Store
 from mainspring.stores.records import NewJob
 from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.session import Session
 from mainspring.testing import VirtualTime
@@ -345,3 +347,106 @@ def test_the_same_work_is_done_as_one(world: World, store: SqliteStore, virtual_
 
     virtual_time.run(story())
     assert calls == [7]
+
+
+async def test_a_job_that_would_expire_after_the_calendars_end_is_refused(world: World) -> None:
+    with pytest.raises(StoreError, match="beyond the calendar's end"):
+        await world.enqueue(expires=timedelta(days=3_000_000))
+    with pytest.raises(StoreError, match="beyond the calendar's end"):
+        await world.store.acquire("lock", "me", timedelta(days=3_000_000))
+    job = await world.enqueue()
+
+    assert [one.claim.job.id for one in await world.claim(await world.node())] == [job]
+
+
+async def test_an_error_that_was_told_too_early_is_taken_back(virtual_time: VirtualTime) -> None:
+    """One of a group is refused before anything was written; the group is done again, and this time it is not."""
+    answer: Answer[int] = Answer()
+    answer.fail(RuntimeError("at first"))
+    answer.set(1)
+    Answer.bring([answer])
+
+    assert await answer.wait("an answer") == 1
+    assert virtual_time.elapsed == 0
+
+
+async def test_an_error_of_the_disk_does_not_close_the_connection(world: World, store: SqliteStore) -> None:
+    """The last one to close would recover the log, and commit what was written but could not be synced."""
+    await world.enqueue()
+    connection = store._file.writer._connection
+
+    def fail(_session: Session) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+        raise error
+
+    with pytest.raises(StoreUnavailable, match="the disk does not answer"):
+        await store._write(fail)
+
+    assert store._file.writer._connection is connection
+    await world.enqueue()
+
+
+def move(file: Path, there: Path) -> None:
+    file.replace(there)
+
+
+async def test_a_file_that_was_deleted_is_told(world: World, store: SqliteStore, path: Path, tmp_path: Path) -> None:
+    node = await world.node()
+    await world.enqueue()
+    aside = tmp_path / "aside.db"
+    move(path, aside)
+
+    with pytest.raises(StoreUnavailable, match="the file was replaced or deleted"):
+        await world.enqueue()
+    with pytest.raises(StoreUnavailable, match="the file was replaced or deleted"):
+        await store.renew(node.id, node.term)
+
+    move(aside, path)
+    assert len(await world.claim(node)) == 1
+
+
+async def test_a_file_that_was_replaced_is_told(world: World, path: Path, tmp_path: Path) -> None:
+    await world.enqueue()
+    backup = tmp_path / "backup.db"
+    with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(backup)) as then:
+        now.backup(then)
+    move(path, tmp_path / "aside.db")
+    move(backup, path)
+
+    with pytest.raises(StoreUnavailable, match="the file was replaced or deleted"):
+        await world.enqueue()
+    move(tmp_path / "aside.db", path)
+
+
+async def test_a_renewal_does_not_wait_for_a_group_that_is_done_one_by_one(world: World, store: SqliteStore) -> None:
+    order: list[str] = []
+    node = await world.node()
+    renewals: list[asyncio.Future[object]] = []
+    loop = asyncio.get_running_loop()
+
+    async def renew() -> None:
+        await store.renew(node.id, node.term)
+        order.append("renewal")
+
+    def spoil(session: Session) -> None:
+        """Come last of the group; when the others are done again, a renewal waits."""
+        session.run("UPDATE mainspring_counters SET value = value")
+        if not renewals:
+            come = threading.Event()
+
+            def start() -> None:
+                renewals.append(asyncio.ensure_future(renew()))
+                loop.call_soon(come.set)
+
+            loop.call_soon_threadsafe(start)
+            come.wait(10)
+            raise RuntimeError("poison")
+
+    def step(_session: Session) -> None:
+        order.append("single" if renewals else "group")
+
+    await together(store, [*[lambda: store._write(step)] * 3, lambda: store._write(spoil)])
+    await asyncio.gather(*renewals)
+
+    assert order == ["group"] * 3 + ["renewal"] + ["single"] * 3

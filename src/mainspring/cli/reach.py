@@ -78,7 +78,8 @@ async def _check(app: Mainspring) -> None:
     store = source.make(app.clock)
     advice = "run a worker, or `mainspring migrate`"
     if (file := file_of(store)) and not _exists(file.path):
-        raise Refusal(f"{source.name}: there is no such file; {advice} to make it", Code.STORE)
+        other = "if the jobs are elsewhere, say --app MODULE:APP or --url; else"
+        raise Refusal(f"{source.name}: there is no such file; {other} {advice} to make it", Code.STORE)
     version = await store.schema()
     if version.found == 0:
         raise Refusal(f"{source.name}: there are no tables of ours in it; {advice} to make them", Code.STORE)

@@ -97,6 +97,7 @@ _ADVICE: Final[dict[tuple[State | None, Event], str]] = {
     (State.RUNNING, Event.MOVED): "it is running; what it waits for no longer matters",
     (State.RUNNING, Event.RETRIED): "it is running already",
     (State.SUCCEEDED, Event.RETRIED): "it succeeded; enqueue a new one to run it again",
+    **dict.fromkeys(((state, Event.RETRIED) for state in WAITING), "it waits, and will run by itself"),
 }
 
 

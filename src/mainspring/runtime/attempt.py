@@ -94,7 +94,9 @@ def _outcome(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:
 
 def _returned(attempt: Attempt, value: object) -> Outcome:
     try:
-        return Succeeded(attempt.definition.result.encode(value) if value is not None else None)
+        if value is None and attempt.definition.may_return_none:
+            return Succeeded()
+        return Succeeded(attempt.definition.result.encode(value))
     except MainspringError as error:
         return outcome_of(error, attempt_error(error), attempt.definition.retry)
 

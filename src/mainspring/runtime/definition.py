@@ -13,7 +13,7 @@ from mainspring.core.limits import Gate, Limit, Scope
 from mainspring.core.names import Name
 from mainspring.core.retry import Retry
 from mainspring.core.unique import Unique
-from mainspring.errors import NameTaken, UnknownTask
+from mainspring.errors import NameTaken, PayloadError, UnknownTask
 
 DEFAULT_RETRY: Final = Retry.exponential()
 DEFAULT_RETENTION: Final = Retention()
@@ -51,6 +51,16 @@ class Definition:
     unique: Unique | None = None
     limits: tuple[Limit, ...] = ()
     """At most one with a key and one without."""
+    may_return_none: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find out once what every attempt would have to: whether a handler that returns nothing did well."""
+        try:
+            self.result.encode(None)
+        except PayloadError:
+            object.__setattr__(self, "may_return_none", False)
+        else:
+            object.__setattr__(self, "may_return_none", True)
 
     @property
     def gates(self) -> tuple[Gate, ...]:

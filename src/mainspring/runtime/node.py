@@ -261,16 +261,17 @@ class Node:
             async with asyncio.timeout(seconds(self.settings.stop_grace)):
                 await runner.drained()
         left = runner.unstoppable()
-        for attempt in left:
-            job = attempt.delivery.claim.job
-            log.error("job %s (%s) did not stop although it was told to", job.id, job.task)
         if exiting:
             runner.abandon_all()
+        else:
+            for attempt in left:
+                job = attempt.delivery.claim.job
+                log.error("job %s (%s) did not stop although it was told to", job.id, job.task)
         await self._give_back_lost_claims()
         unwritten = await self._write_the_rest()
         await self._duties.shutdown(grace="1s", deadline="2s")
-        await self._parts.body.close()
         runner.close()
+        await self._parts.body.close()
         await self._leave(may_leave=exiting or not left)
         abandoned = tuple(attempt.delivery.claim.job.id for attempt in left)
         return NodeReport(interrupted=runner.interrupted, abandoned=abandoned, unwritten=unwritten)

@@ -16,6 +16,7 @@ from mainspring.stores.records import ClaimRequest
 from mainspring.supervise import Directive, Proceed, Sleep
 
 CHUNK: Final = 1000
+NOTICE: Final = timedelta(seconds=10)  # a node that knows the task may just be starting
 
 
 class Pruner:
@@ -42,6 +43,7 @@ class Pruner:
         self._grace = unknown_task_grace
         self._roll = roll
         self._began = clock.monotonic()
+        self._warned: set[Name] = set()
 
     async def step(self) -> Directive:
         pruned = await self._store.prune(CHUNK)
@@ -49,8 +51,18 @@ class Pruner:
         if pruned == CHUNK:
             return Proceed()
         self._events.count("mended", await self._store.mend(CHUNK))
+        await self._warn_of_unknown_tasks()
         await self._end_unknown_tasks()
         return Sleep(self._every * (0.5 + self._roll()))  # several nodes, not all at once
+
+    async def _warn_of_unknown_tasks(self) -> None:
+        """Say once of each task that its jobs wait in vain: nothing else would tell whoever watches a worker."""
+        for name in await self._store.unknown_tasks(NOTICE):
+            if name not in self._warned:
+                self._warned.add(name)
+                log.warning(
+                    "jobs of %s wait, and no live node knows that task; start workers with the code that has it", name
+                )
 
     async def _end_unknown_tasks(self) -> None:
         # A node that has just come up cannot know who else is on the way.

@@ -52,6 +52,7 @@ class Runner:
         self.interrupted = 0
         self._refill_at = 0
         self._called = False
+        self._closed = False
         self.freed = Notifier()
         self.ended = asyncio.Event()
         """Set, and cleared again, whenever an attempt has ended."""
@@ -205,7 +206,7 @@ class Runner:
 
     def _ended(self, attempt: Attempt, task: "asyncio.Task[object]") -> None:
         outcome = outcome_of_attempt(attempt, task)
-        self.interrupted += isinstance(outcome, Interrupted)
+        self.interrupted += attempt.reason is Reason.SHUTDOWN and isinstance(outcome, Interrupted)
         if attempt.abandoned:
             self._really_ended(attempt)
         else:
@@ -252,7 +253,8 @@ class Runner:
     def _really_ended(self, attempt: Attempt) -> None:
         self._abandoned.discard(attempt)
         claim = attempt.delivery.claim
-        log.warning("the abandoned body of job %s (%s) has ended", claim.job.id, claim.job.task)
+        if not self._closed:  # else it was only let go of
+            log.warning("the abandoned body of job %s (%s) has ended", claim.job.id, claim.job.task)
         self._settler.release(claim.node, Place(claim.job.id, claim.job.lease))
 
     def _tell_claimed(self, delivery: Delivery) -> None:
@@ -305,6 +307,7 @@ class Runner:
         self._fill()
 
     def close(self) -> None:
+        self._closed = True
         self._deadlines.close()
 
     async def drained(self) -> None:

@@ -268,9 +268,11 @@ class Wake(Protocol):
     """Hints that something may have changed. The truth is always in the tables."""
 
     def watch(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Have `ring` called, in any thread, soon after a commit by anyone; returns how to end that.
+        """Have `ring` called, in any thread, soon after a commit by anyone by which something became claimable or finished.
 
-        1. Called at least once after the last of any number of commits, and never before the commit.
+        Returns how to end that. It may be called for other commits too.
+
+        1. Called at least once after the last of any number of such commits, and never before the commit.
         2. Within 5 ms or so where the same process committed, within 100 ms where another process did.
         """
         ...

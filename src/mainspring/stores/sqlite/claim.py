@@ -83,11 +83,10 @@ def _give(session: Session, node: NodeId, picks: Sequence[Pick], rooms: Rooms) -
     """Write the claim, and leave everything as true as it was before: heads, places, rates, marks."""
     if not picks:
         return iter(())
-    numbers = str([one.number for one in picks])
     rows = {one.number: one.row for one in picks if one.row is not None}
     if not rows:
-        rows = {row[0]: row for row in session.rows(_READ, (numbers,))}
-    session.run(_TAKE, (node, session.now, numbers))
+        rows = {row[0]: row for row in session.rows(_READ, (str([one.number for one in picks]),))}
+    session.run_many(_TAKE, [(node, session.now, one.number) for one in picks])
     strands.leave(session, {one.strand for one in picks})
     if rooms.touched:
         _pass_gates(session, node, picks, rows, rooms)

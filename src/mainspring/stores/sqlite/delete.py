@@ -16,11 +16,10 @@ _TABLES: Final = tuple(
 
 def delete(session: Session, numbers: Sequence[int], *, pruned: bool = False) -> None:
     """Take jobs away. The unique key of one that is pruned stays taken until its period has passed."""
-    wanted = str(list(numbers))
     any_places = places.any_taken(session)
     free = unique.outlive if pruned else unique.drop
     left: set[int] = set()
-    for id_, lane, strand, key in session.rows(_READ, (wanted,)):
+    for id_, lane, strand, key in session.rows(_READ, (str(list(numbers)),)):
         if any_places:
             places.vacate_job(session, id_)
         if strand is not None:
@@ -28,5 +27,5 @@ def delete(session: Session, numbers: Sequence[int], *, pruned: bool = False) ->
         if (held := unique_key(key)) is not None:
             free(session, session.lane(lane).task, held, id_)
     for table in _TABLES:
-        session.run(table, (wanted,))
+        session.run_many(table, [(number,) for number in numbers])
     strands.leave(session, left)

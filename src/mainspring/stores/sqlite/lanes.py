@@ -68,7 +68,9 @@ class Lanes:
             return found
         rows = source.rows(_BY_ID, (number,))
         if not rows:
-            raise StoreError(source.store, f"there are jobs in lane {number}, and there is no such lane: it was deleted")
+            raise StoreError(
+                source.store, f"there are jobs in lane {number}, and there is no such lane: it was deleted"
+            )
         return self._learn(number, rows[0])
 
     def find(self, source: Executes, task: Name, queue: str, priority: int, *, suspect: bool) -> Lane:

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainspring.stores.records import Lock
-from mainspring.stores.sqlite.rows import instant, span_micros
+from mainspring.stores.sqlite.rows import instant, when_micros
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 
@@ -17,7 +17,7 @@ _RESIGN: Final = statement("lock_resign")
 
 def acquire(session: Session, name: str, holder: str, ttl: timedelta) -> Lock | None:
     """Take a lock that is free or expired, or the holder's own."""
-    expires_at = session.now + span_micros(ttl)
+    expires_at = when_micros(ttl, session.now)
     found = session.row(_FIND, (name,))
     if found is not None and found[0] == holder:
         _, term, until = found
@@ -32,7 +32,7 @@ def acquire(session: Session, name: str, holder: str, ttl: timedelta) -> Lock | 
 
 def extend(session: Session, lock: Lock, ttl: timedelta) -> Lock | None:
     """Keep a lock for longer, if nobody else has taken it."""
-    expires_at = session.now + span_micros(ttl)
+    expires_at = when_micros(ttl, session.now)
     if not session.run(_EXTEND, (expires_at, lock.name, lock.holder, lock.term)):
         return None
     return Lock(name=lock.name, holder=lock.holder, term=lock.term, expires_at=instant(expires_at))

@@ -15,7 +15,7 @@ from mainspring.stores.sqlite.lanes import Known
 from mainspring.stores.sqlite.reader import Reader
 from mainspring.stores.sqlite.retry import persist
 from mainspring.stores.sqlite.settings import Settings
-from mainspring.stores.sqlite.trouble import NOT_A_DATABASE, code, translated
+from mainspring.stores.sqlite.trouble import NOT_A_DATABASE, READ_ONLY, code, translated
 from mainspring.stores.sqlite.wake import Bells
 from mainspring.stores.sqlite.writer import Writer
 
@@ -60,8 +60,20 @@ def _prepare(settings: Settings) -> None:
     check_library(settings.store)
     if problem := _out_of_reach(settings.path):
         raise StoreError(settings.store, problem)
-    migrate.check(settings.store, _persist(settings, lambda: migrate.look(settings.path)))
+    found = _persist(settings, lambda: _look(settings.path))
+    if found is not None:
+        migrate.check(settings.store, found)
     _persist(settings, lambda: _migrate(settings))
+
+
+def _look(path: Path) -> migrate.Found | None:
+    """None: whoever wrote last was killed amid that, and what it left is undone by the first who may write."""
+    try:
+        return migrate.look(path)
+    except sqlite3.OperationalError as error:
+        if code(error) != READ_ONLY:
+            raise
+        return None
 
 
 def _out_of_reach(path: Path) -> str | None:
@@ -91,6 +103,7 @@ def _persist(settings: Settings, step: Callable[[], T]) -> T:
 def _migrate(settings: Settings) -> None:
     connection = connect(settings.path, durable=settings.durable)
     try:
+        migrate.check(settings.store, migrate.found(connection))
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise StoreError(

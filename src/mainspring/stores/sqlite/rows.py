@@ -5,7 +5,7 @@ their policy, the jobs of a batch their instants.
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 from uuid import UUID, SafeUUID
@@ -17,6 +17,7 @@ from mainspring.core.job import Cause, Job, JobId, Retention, State
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError
 from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.errors import StoreError
 from mainspring.stores.records import Facts, When
 from mainspring.stores.sqlite.lanes import Lane
 
@@ -30,6 +31,7 @@ REMEMBERED: Final = 4096
 STATES: Final = {str(state): state for state in State}
 _CAUSES: Final = {str(cause): cause for cause in Cause}
 _DAY: Final = 86_400
+_LONGEST: Final = (date.max - date.min).days  # of all lengths of time between two instants
 _SECOND: Final = 1_000_000
 
 
@@ -39,12 +41,21 @@ def micros(instant: datetime) -> int:
 
 
 def span_micros(span: timedelta) -> int:
+    if not -_LONGEST <= span.days <= _LONGEST:
+        raise StoreError("SQLite store", f"{span} is longer than what can be kept")
     return (span.days * _DAY + span.seconds) * _SECOND + span.microseconds
 
 
 def when_micros(when: When, now: int) -> int:
-    """Read an instant, or a length of time that counts from now."""
-    return now + span_micros(when) if isinstance(when, timedelta) else micros(when)
+    """Read an instant, or a length of time that counts from now; one that no calendar has could not be read back."""
+    if not isinstance(when, timedelta):
+        return micros(when)
+    number = now + span_micros(when)
+    try:
+        instant(number)
+    except OverflowError:
+        raise StoreError("SQLite store", f"{when} from now is beyond the calendar's end") from None
+    return number
 
 
 @lru_cache(REMEMBERED)
@@ -80,10 +91,6 @@ def job_id(stored: bytes) -> JobId:
     _set(made, "int", int.from_bytes(stored, "big"))
     _set(made, "is_safe", _UNKNOWN)
     return JobId(made)
-
-
-def optional_job_id(stored: bytes | None) -> JobId | None:
-    return None if stored is None else job_id(stored)
 
 
 _encode: Final = msgspec.json.Encoder().encode

@@ -35,7 +35,6 @@ def enter(session: Session, lane: Lane, key: str | None, run_at: int, job: bytes
 
 def leave(session: Session, strands: Collection[int]) -> None:
     """Look again where these begin: jobs have left them."""
-    if strands:
-        numbers = str(list(strands))
-        session.run(_REFRESH, (numbers,))
-        session.run(_DROP_EMPTY, (numbers,))
+    numbers = [(strand,) for strand in strands]
+    session.run_many(_REFRESH, numbers)
+    session.run_many(_DROP_EMPTY, numbers)

@@ -8,7 +8,7 @@ from mainspring.errors import StoreError, StoreUnavailable
 # Primary result codes, https://www.sqlite.org/rescode.html; the sqlite3 module names them only for some versions.
 _BUSY: Final = 5
 _LOCKED: Final = 6
-_READONLY: Final = 8
+READ_ONLY: Final = 8
 _INTERRUPT: Final = 9
 _IOERR: Final = 10
 _CORRUPT: Final = 11
@@ -27,7 +27,7 @@ _PASSING: Final = {
     _IOERR: "the disk does not answer as it should; look at the system's log",
 }
 _LASTING: Final = {
-    _READONLY: "it may not be written; check the permissions of the file, of its folder, and how the disk is mounted",
+    READ_ONLY: "it may not be written; check the permissions of the file, of its folder, and how the disk is mounted",
     _CORRUPT: "the file is damaged; keep a copy of it and restore a backup",
     CANNOT_OPEN: "the file cannot be opened; check that its folder exists and may be written",
     NOT_A_DATABASE: "the file is no SQLite database",
@@ -44,9 +44,20 @@ def is_busy(error: BaseException) -> bool:
     return isinstance(error, sqlite3.Error) and code(error) in {_BUSY, _LOCKED, _PROTOCOL}
 
 
+def is_of_the_disk(error: BaseException) -> bool:
+    """Say whether the system could not read, write or sync."""
+    return isinstance(error, sqlite3.Error) and code(error) == _IOERR
+
+
 def spoils_connection(error: BaseException) -> bool:
     """Say whether to open a new connection before going on, in case the file is another or a better one by then."""
-    return isinstance(error, sqlite3.Error) and code(error) in {_IOERR, CANNOT_OPEN, _CORRUPT, _READONLY, NOT_A_DATABASE}
+    return isinstance(error, sqlite3.Error) and code(error) in {
+        _IOERR,
+        CANNOT_OPEN,
+        _CORRUPT,
+        READ_ONLY,
+        NOT_A_DATABASE,
+    }
 
 
 def translated(store: str, error: BaseException) -> BaseException:

@@ -90,19 +90,14 @@ class Listener:
         self._path = path
         self._poll = poll
         self._tell = tell
-        self._connection: sqlite3.Connection | None = connect_reader(path)
-        self._version = self._data_version(self._connection)
-        self.rings = self._count(self._connection)
-        """How many have been heard of."""
-        self._deaf = False
+        self._connection: sqlite3.Connection | None = None
+        self._version = -1
+        self.rings = -1
+        """How many have been heard of; a file that cannot be read now is news as soon as it can be."""
+        self._news()
         self._bell = hang(path)
         self._stopped, self._stop = socket.socketpair()
         self._thread = threading.Thread(target=self._listen, name="mainspring-sqlite-bell", daemon=True)
-
-    @property
-    def hears(self) -> bool:
-        """Whether a ring of another process would be noticed."""
-        return not self._deaf and self._thread.is_alive()
 
     @property
     def bell_name(self) -> str | None:
@@ -151,12 +146,10 @@ class Listener:
             count = self._count(self._connection)
         except sqlite3.Error:  # whoever reads or writes is told what is wrong; here, the next look may go well
             _logger.debug("could not look for news", exc_info=True)
-            self._deaf = True
             self._forget_connection()
             return False
-        self._deaf = False
-        news = count > self.rings
-        self.heard(count)
+        news = count != self.rings  # it is lower in a file that was restored from a backup
+        self.rings = count
         return news
 
     def _end(self) -> None:

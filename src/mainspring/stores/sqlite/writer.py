@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 from mainspring.core.job import NodeId
-from mainspring.errors import StoreClosed
+from mainspring.errors import StoreClosed, StoreUnavailable
 from mainspring.stores.records import Claimed, ClaimRequest, Pulse
 from mainspring.stores.sqlite import nodes
 from mainspring.stores.sqlite.answers import Answer
@@ -25,7 +25,7 @@ from mainspring.stores.sqlite.nothing import Nothing, Rings
 from mainspring.stores.sqlite.retry import pauses
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.settings import Settings
-from mainspring.stores.sqlite.trouble import is_busy, spoils_connection, translated
+from mainspring.stores.sqlite.trouble import is_busy, is_of_the_disk, spoils_connection, translated
 from mainspring.stores.sqlite.wake import Bells
 
 Item = TypeVar("Item")
@@ -63,6 +63,7 @@ class Writer:
         self._lanes = lanes
         self._bells = bells
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._rings: Rings | None = None
         self._nothing = Nothing()
         self._changed = threading.Condition()
@@ -159,7 +160,7 @@ class Writer:
         with self._changed:
             line = self._urgent or self._waiting
             request = line[0] if len(self._urgent) + len(self._waiting) == 1 else None
-        if request is None or request.alone is None or self._connection is None:
+        if request is None or request.alone is None or self._connection is None or not self._is_same_file():
             return False
         session = Session(self._connection, self._settings.now(), Lanes(self._lanes), self._settings.store)
         try:
@@ -188,6 +189,8 @@ class Writer:
     def _begin(self, request: Request | None = None) -> sqlite3.Connection | None:
         """Get the write lock; None if nobody wants it any more. For one request alone, or for all that wait."""
         for pause in pauses():
+            if not self._is_same_file():
+                raise StoreUnavailable(self._settings.store, "the file was replaced or deleted; restart what uses it")
             try:
                 if self._connection is None:
                     self._connection = connect(self._settings.path, durable=self._settings.durable)
@@ -202,6 +205,16 @@ class Writer:
                 return self._connection
             time.sleep(pause)
         return None
+
+    def _is_same_file(self) -> bool:
+        """Say whether the path still leads to the file that was opened: what a lost file is told, nobody else sees."""
+        try:
+            found = self._settings.path.stat()  # before every transaction; it takes 2 µs
+        except OSError:
+            return False
+        identity = (found.st_dev, found.st_ino)
+        self._file = self._file or identity
+        return self._file == identity
 
     def _still_wanted(self, error: sqlite3.Error, request: Request | None) -> bool:
         """Give up on those who have waited for too long; say whether anyone is left."""
@@ -238,13 +251,27 @@ class Writer:
             self._transact(connection, group)
         except Spoilt:
             for request in group:
-                try:
-                    if (alone := self._begin(request)) is not None:
-                        self._transact(alone, [request])
-                except Exception as error:  # noqa: BLE001 -- the caller gets it
-                    self._fail([request], error)
+                self._serve_urgent()
+                self._serve_single(request)
         except Exception as error:  # noqa: BLE001 -- the callers get it
             self._fail(group, error)
+
+    def _serve_single(self, request: Request) -> None:
+        try:
+            if (alone := self._begin(request)) is not None:
+                self._transact(alone, [request])
+        except Exception as error:  # noqa: BLE001 -- the caller gets it
+            self._fail([request], error)
+
+    def _serve_urgent(self) -> None:
+        """Serve what came while a group is done one by one: a thousand commits may take longer than a node may wait."""
+        while True:
+            with self._changed:
+                request = self._urgent.popleft() if self._urgent else None
+            if request is None:
+                return
+            if not request.answer.is_unwanted:
+                self._serve_single(request)
 
     def _transact(self, connection: sqlite3.Connection, group: Sequence[Request]) -> None:
         """Do a group in the transaction that is open; raises with nothing kept, and `Spoilt` if it was more than one."""
@@ -288,7 +315,11 @@ class Writer:
             start += len(one.items)
 
     def _let_go(self, error: BaseException) -> None:
-        """Roll back what is open; after trouble with the file, open it anew next time."""
+        """Roll back what is open; after trouble with the file, open it anew next time.
+
+        But not after an error of reading or writing that could be rolled back: whoever closes the last connection lets
+        the log be recovered, and with it what could not be synced, and was refused, would be committed after all.
+        """
         connection = self._connection
         if connection is None:
             return
@@ -298,7 +329,7 @@ class Writer:
         except sqlite3.Error:
             spoilt = True
         else:
-            spoilt = spoils_connection(error)
+            spoilt = spoils_connection(error) and not is_of_the_disk(error)
         if spoilt:
             self._connection = None
             connection.close()

@@ -1,2 +1,2 @@
--- Deletes what this table has of jobs. Index: primary key.
-DELETE FROM mainspring_payloads WHERE number IN (SELECT value FROM json_each(?))
+-- Deletes what this table has of a job. Index: primary key.
+DELETE FROM mainspring_payloads WHERE number = ?

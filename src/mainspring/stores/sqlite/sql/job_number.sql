@@ -1,2 +1,2 @@
--- Where a job is kept, and its state. Index: jobs_by_id.
-SELECT number, state FROM mainspring_jobs WHERE id = ?
+-- Under which number a job is kept. Index: jobs_by_id.
+SELECT number FROM mainspring_jobs WHERE id = ?

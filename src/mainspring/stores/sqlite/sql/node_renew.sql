@@ -16,5 +16,5 @@ RETURNING
         SELECT json_group_array(json_array(term, counter, alive, joined_at, renewed_at, record, (
             SELECT count(*) FROM mainspring_jobs WHERE state = 'running' AND node = others.id
         )))
-        FROM (SELECT * FROM mainspring_nodes WHERE alive = 1 ORDER BY joined_at, term) AS others
+        FROM (SELECT * FROM mainspring_nodes INDEXED BY mainspring_nodes_alive WHERE alive = 1 ORDER BY joined_at, term) AS others
     )

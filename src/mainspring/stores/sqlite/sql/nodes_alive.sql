@@ -2,4 +2,4 @@
 SELECT term, counter, alive, joined_at, renewed_at, record, (
     SELECT count(*) FROM mainspring_jobs WHERE state = 'running' AND node = nodes.id
 )
-FROM mainspring_nodes AS nodes WHERE alive = 1 ORDER BY joined_at, term
+FROM mainspring_nodes AS nodes INDEXED BY mainspring_nodes_alive WHERE alive = 1 ORDER BY joined_at, term

@@ -6,5 +6,5 @@ SELECT
     payloads.max_attempts, payloads.loss_limit, payloads.policy, jobs.node
 FROM mainspring_jobs AS jobs INDEXED BY mainspring_jobs_running
 CROSS JOIN mainspring_payloads AS payloads ON payloads.number = jobs.number
-WHERE jobs.state = 'running' AND jobs.node NOT IN (SELECT id FROM mainspring_nodes WHERE alive = 1)
+WHERE jobs.state = 'running' AND jobs.node NOT IN (SELECT id FROM mainspring_nodes INDEXED BY mainspring_nodes_alive WHERE alive = 1)
 ORDER BY jobs.losses, jobs.number LIMIT ?

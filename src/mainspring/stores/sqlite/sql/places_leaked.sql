@@ -3,5 +3,5 @@
 SELECT DISTINCT job, lease FROM mainspring_places AS places
 WHERE NOT EXISTS (
     SELECT 1 FROM mainspring_jobs WHERE id = places.job AND lease = places.lease AND state = 'running'
-) AND NOT (kept = 1 AND node IN (SELECT id FROM mainspring_nodes WHERE alive = 1))
+) AND NOT (kept = 1 AND node IN (SELECT id FROM mainspring_nodes INDEXED BY mainspring_nodes_alive WHERE alive = 1))
 LIMIT ?

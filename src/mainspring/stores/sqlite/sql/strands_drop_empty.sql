@@ -1,3 +1,3 @@
--- Lines of keys that nobody waits in any more; a line without a key is permanent as its lane is. Index: primary key.
+-- Drops the line of a key if nobody waits in it any more; a line without a key is permanent as its lane is. Index: primary key.
 DELETE FROM mainspring_strands
-WHERE id IN (SELECT value FROM json_each(?)) AND head_at IS NULL AND key IS NOT NULL
+WHERE id = ? AND head_at IS NULL AND key IS NOT NULL

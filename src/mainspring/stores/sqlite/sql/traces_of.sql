@@ -1,2 +1,3 @@
 -- What earlier attempts left behind. Index: primary key.
-SELECT number, saved, error FROM mainspring_traces WHERE number IN (SELECT value FROM json_each(?))
+SELECT traces.number, traces.saved, traces.error
+FROM json_each(?) AS wanted CROSS JOIN mainspring_traces AS traces ON traces.number = wanted.value

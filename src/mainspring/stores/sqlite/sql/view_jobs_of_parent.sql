@@ -7,7 +7,7 @@ SELECT
     payloads.timeout, payloads.key, payloads.unique_key, traces.saved, traces.percent, traces.message, jobs.result,
     traces.error
 FROM mainspring_payloads AS payloads
-CROSS JOIN mainspring_jobs AS jobs ON jobs.number = payloads.number
+CROSS JOIN mainspring_jobs AS jobs NOT INDEXED ON jobs.number = payloads.number
 CROSS JOIN mainspring_lanes AS lanes ON lanes.id = jobs.lane
 LEFT JOIN mainspring_traces AS traces ON traces.number = jobs.number
 WHERE payloads.parent = :parent AND jobs.id < :after

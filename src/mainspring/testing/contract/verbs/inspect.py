@@ -173,4 +173,5 @@ async def pages_of(world: World, which: JobFilter, limit: int) -> AsyncIterator[
         yield [view.job.id for view in page.jobs]
         if page.after is None:
             return
+        assert page.after != after, "a page that leads back to itself"
         after = page.after

@@ -112,6 +112,27 @@ class RatesContract(Contract):
         world.clock.advance("1m")
         assert await starts(world, node) == 1
 
+    @obligation("claim", 6)
+    async def test_a_clock_that_is_set_back_under_more_keys_than_there_is_room_for(self, world: World) -> None:
+        """What was open a moment ago is shut again; a claim finds that out, and ends."""
+        node = await world.node()
+        await world.store.declare([Gate(scope=Scope.KEY, name=str(SEND), rate=ONE_A_MINUTE)])
+        began = world.now
+        await world.enqueue_all(world.new(key=key, run_at=began - HOUR) for key in "aabbcc")
+        assert await starts(world, node) == 3
+        world.clock.advance("61s")
+        assert len(await world.claim(node, room=1)) == 1
+
+        world.clock.jump(timedelta(seconds=-5))
+        answer = await world.ask(node, room=1)
+        assert (answer.deliveries, answer.next_due) == ((), began + timedelta(minutes=1))
+        await world.enqueue(run_at=began - SECOND)
+        assert [one.key for one in await world.claim(node, room=1)] == [None]
+        world.clock.advance("4s")
+        assert [one.key for one in await world.claim(node, room=1)] == ["b"]
+        assert [one.key for one in await world.claim(node, room=1)] == ["c"]
+        assert await starts(world, node) == 0
+
     @obligation("declare", 2)
     async def test_a_rate_that_changes_starts_afresh(self, world: World) -> None:
         node = await world.node()

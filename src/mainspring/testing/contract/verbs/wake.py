@@ -5,10 +5,12 @@ import asyncio
 import threading
 import time
 
-from mainspring.core.outcome import Succeeded
+from mainspring.core.command import MoveJob, RetryJob
+from mainspring.core.limits import Gate, Scope
+from mainspring.stores.records import Place
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.world import World
+from mainspring.testing.contract.world import FATAL, HOUR, RESIZE, SEND, World
 
 PATIENCE = 5.0
 """Real seconds after which a hint will not come any more."""
@@ -50,16 +52,25 @@ class WakeContract(Contract):
             stop()
 
     @obligation("watch", 1)
-    async def test_whatever_lets_a_job_run_rings(self, world: World) -> None:
+    async def test_whatever_makes_a_job_claimable_or_ends_one_rings(self, world: World) -> None:
         node, bell = await world.node(), Bell()
         stop = (await world.open()).watch(bell)
-        await world.enqueue()
-        await bell.wait()
-        claim = await world.claim_one(node)
-        await world.store.pause("other")
-        for verb in (world.end(claim, Succeeded()), world.store.resume("other")):
+        await world.store.declare([Gate(scope=Scope.TASK, name=str(SEND), concurrency=1)])
+        await world.store.pause("paused")
+        await world.enqueue_all(world.new(RESIZE, queue="paused") for _ in range(2))
+        claim = await world.running(node, SEND)
+        waiting = await world.enqueue(SEND)
+
+        for change in (
+            lambda: world.end(claim, FATAL, keeps_place=True),  # finished
+            lambda: world.store.release(node.id, [Place(claim.job.id, claim.job.lease)]),  # a place is free
+            lambda: world.command(waiting, MoveJob(run_at=world.now - HOUR)),
+            lambda: world.command(claim.job.id, RetryJob()),
+            lambda: world.store.resume("paused"),
+            lambda: world.store.declare([Gate(scope=Scope.TASK, name=str(SEND))]),
+        ):
             await quiet(bell)
-            await verb
+            await change()
             await bell.wait()
         stop()
 
