@@ -119,7 +119,8 @@ def test_errors_have_codes_of_their_kind(error: MainspringError, code: Code) -> 
 )
 def test_looking_at_a_file_that_is_not_there_makes_none(shop: Shop, arguments: tuple[str, ...]) -> None:
     line = told(*arguments, code=3)
-    assert line.startswith(f"mainspring: sqlite {shop.folder}/mainspring.db: there is no such file; run a worker")
+    assert line.startswith(f"mainspring: sqlite {shop.folder}/mainspring.db: there is no such file; ")
+    assert "say --app MODULE:APP or --url; else run a worker" in line
     assert sorted(path.name for path in shop.folder.iterdir()) == ["shop.py"]
 
 
