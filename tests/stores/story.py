@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from mainspring.core import machine
 from mainspring.core.backoff import Backoff
-from mainspring.core.command import Command, MoveJob
+from mainspring.core.command import CancelJob, Command, MoveJob
 from mainspring.core.job import FINISHED, WAITING, Claim, Job, JobId, NodeId, Retention, State
 from mainspring.core.limits import Gate
 from mainspring.core.machine import Change
 from mainspring.core.names import Name
-from mainspring.core.outcome import Lost, Outcome
+from mainspring.core.outcome import Lost, Outcome, Snoozed
 from mainspring.errors import IllegalTransition, MainspringError
 from mainspring.stores.records import (
     Delivery,
@@ -87,7 +87,7 @@ class Story:
     # Enqueuing.
 
     def begin(self, some: list[Spec], gates: list[Gate]) -> None:
-        for known in (TASKS, TASKS[:1]):
+        for known in (TASKS, TASKS, TASKS[:1]):
             self.join(frozenset(known))
         for gate in gates:
             self.declare(gate)
@@ -204,6 +204,21 @@ class Story:
         if self.running:
             self.write([self.end_of(chosen(self.running, pick), outcome, by=chosen(self.nodes, whose))])
 
+    def be_overtaken(self, pick: int, outcome: Outcome, by: str) -> None:
+        """Settle and note what was true a moment ago: since then the job was cancelled, or given back and claimed."""
+        claims = [claim for claim in self.running if claim.node in self.alive]
+        if not claims:
+            return
+        claim = chosen(claims, pick)
+        if by == "cancel":
+            self.write([Settlement(change=machine.command(claim.job, CancelJob(), self.now))])
+        else:
+            self.write([self.end_of(claim, Snoozed(delay=timedelta(0)))])
+            self.claim_of(chosen([claim.node, *sorted(self.alive)], pick), Wish(room=9))
+        late = Note(job=claim.job.id, lease=claim.job.lease, node=claim.node, saved=b"late")
+        self.pair.both(lambda side: side.store.note([late]))
+        self.write([self.end_of(claim, outcome)])
+
     def reap(self, pick: int, keeps_place: bool) -> None:
         """Settle what dead nodes have left, as a reaper does."""
         orphans = self.pair.both(asked.sorted_orphans)
@@ -251,9 +266,11 @@ class Story:
         return [answer.verdict for answer in answers]
 
     def note(self, pick: int, whose: int | None, saved: bytes | None, lines: int) -> None:
-        if not self.claims:
+        """Note what an attempt says that runs, or ran not long ago."""
+        claims = [*self.running, *self.claims[-4:]]
+        if not claims:
             return
-        claim = chosen(self.claims[-8:], pick)
+        claim = chosen(claims, pick)
         note = Note(
             job=claim.job.id,
             lease=claim.job.lease,
@@ -275,8 +292,9 @@ class Story:
 
     def declare_the_same(self, pick: int) -> None:
         """Declare a gate again, with its rate as it was: as every node does that joins."""
-        if self.ledger.gates:
-            gate = chosen(self.ledger.gates, pick)
+        gates = [gate for gate in self.ledger.gates if gate.rate] or self.ledger.gates
+        if gates:
+            gate = chosen(gates, pick)
             self.declare(replace(gate, concurrency=chosen([gate.concurrency, 2, 3], pick)))
 
     def release(self, pick: int, whose: int | None) -> None:
@@ -358,8 +376,6 @@ class Story:
                 assert self.pair.both(lambda side: side.store.mend(ALL)) == self.ledger.mended(self.alive)
             case "order":
                 self.pair.ask(partial(asked.give_order, node=chosen(self.nodes, pick), places=pick % 3))
-            case "same":
-                self.declare_the_same(pick)
             case "answer":
                 self.pair.ask(partial(asked.answer_order, pick=pick))
             case _:

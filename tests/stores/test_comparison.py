@@ -54,4 +54,4 @@ class StoresForLong(Stores):
 TestAFewStories = pytest.mark.timeout(600)(Stores.TestCase)
 TestAFewStories.settings = settings(max_examples=12, stateful_step_count=25, report_multiple_bugs=False)
 TestManyStories = pytest.mark.slow(pytest.mark.timeout(900)(StoresForLong.TestCase))
-TestManyStories.settings = settings(max_examples=100, stateful_step_count=50, report_multiple_bugs=False)
+TestManyStories.settings = settings(max_examples=120, stateful_step_count=50, report_multiple_bugs=False)
