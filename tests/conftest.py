@@ -17,6 +17,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.servers import pgbouncer
+
+pytest_plugins = ["tests.servers.fixtures"]
+
 # How long an example takes depends on who else is at work on the machine. The parent is what hypothesis chose by
 # itself: with CI set, the same examples in every run.
 settings.register_profile("mainspring", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -51,6 +55,7 @@ UV = command("uv")
 PARTS = {
     "chromium": Part(CHROMIUM, "Debian: apt-get install chromium; macOS: brew install --cask chromium"),
     "make": Part(command("make"), "Debian: apt-get install make; macOS: xcode-select --install"),
+    "pgbouncer": Part(pgbouncer.find, pgbouncer.HOW_TO_GET),
     "uv": Part(UV, "make test brings it; by hand: pip install -e .[test]"),
     "zensical": Part(module("zensical"), "make test brings it; by hand: pip install -e .[docs]"),
 }

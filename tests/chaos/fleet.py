@@ -19,7 +19,7 @@ from mainspring import Mainspring
 from mainspring.core.job import JobId
 from mainspring.stores.records import AttemptView, JobView
 from tests.chaos.ledger import Ledger, Line, lines_of
-from tests.chaos.worker import DATABASE, an_app
+from tests.chaos.worker import DATABASE, an_app, sqlite_in
 
 T = TypeVar("T")
 
@@ -50,18 +50,19 @@ class Program:
 
 
 class Fleet:
-    """All programs of a test, on one file in one folder."""
+    """All programs of a test, on one store; what they write is in one folder, and so is the store without a `url`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
+        self.url = url or sqlite_in(folder)
         self.killed: dict[str, int] = {}
         """When the test sent SIGKILL to whom, or saw that a program had ended by itself."""
         self._programs: list[Program] = []
 
     def start(self, kind: str = "work", **options: object) -> Program:
-        """Start a worker or a producer; options are those of its command line."""
+        """Start a worker or a producer; options are those of its command line, `worker.py` has them all."""
         name = f"{kind[0]}{len(self._programs)}"
-        command = [sys.executable, str(WORKER), kind, str(self.folder), name]
+        command = [sys.executable, str(WORKER), kind, str(self.folder), name, "--url", self.url]
         for option, value in options.items():
             command += [f"--{option}", str(value)]
         with (self.folder / f"{name}.err").open("wb") as errors:
@@ -107,11 +108,13 @@ class Fleet:
         texts = {path.name: path.read_text(errors="replace") for path in sorted(self.folder.glob("*.err"))}
         return "\n".join(f"--- {name}\n{text[-2000:]}" for name, text in texts.items() if text)
 
-    def wait_for(self, condition: Callable[[], bool], what: str, *, limit: float = PATIENCE) -> None:
+    def wait_for(
+        self, condition: Callable[[], bool], what: str, *, limit: float = PATIENCE, every: float = 0.02
+    ) -> None:
         deadline = time.monotonic() + limit
         while not condition():
             assert time.monotonic() < deadline, f"waited {limit:g} s for {what}\n{self.errors()}"
-            time.sleep(0.02)
+            time.sleep(every)
 
     # What the store says.
 
@@ -119,7 +122,7 @@ class Fleet:
         """Open the store, ask it something, and close it again."""
 
         async def answer() -> T:
-            async with an_app(self.folder) as app:
+            async with an_app(self.url) as app:
                 return await question(app)
 
         return asyncio.run(answer())

@@ -44,6 +44,7 @@ SKIPS_THE_WHOLE_MODULE = """
 def suite(request: pytest.FixtureRequest, root: Path, tmp_path: Path) -> Suite:
     """Run a suite of one module where PATH leads nowhere; return what was printed."""
     shutil.copy(root / "tests" / "conftest.py", tmp_path)
+    shutil.copytree(root / "tests" / "servers", tmp_path / "tests" / "servers", ignore=shutil.ignore_patterns("test_*"))
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = needs(part): see conftest.py\n", encoding="utf-8")
     processes = ["-n", "2"] if request.param == "two processes" else []
 

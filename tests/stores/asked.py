@@ -50,7 +50,7 @@ async def plain_nodes(side: Side) -> list[NodeView]:
 
 async def plain_pulse(side: Side, *, node: NodeId) -> object:
     pulse = await side.store.renew(node, side.terms[node])
-    nodes = sorted((side.plain(view) for view in pulse.nodes), key=lambda view: view.node.id)
+    nodes = sorted((replace(side.plain(view), running=0) for view in pulse.nodes), key=lambda view: view.node.id)
     return sorted(pulse.held, key=lambda one: one.job), [order.order for order in pulse.orders], nodes
 
 

@@ -43,8 +43,8 @@ MOST_NODES = 4
 class Story:
     """What happens to both stores; each step is a method. One for which there is nothing to do does nothing."""
 
-    def __init__(self) -> None:
-        self.pair = Pair()
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
         self.ledger = Ledger()
         self.made = 0
         self.records: dict[NodeId, NodeRecord] = {}

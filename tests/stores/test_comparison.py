@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from mainspring.core.limits import Gate
 from tests.stores import drawn
 from tests.stores.drawn import Spec, Step
+from tests.stores.pair import Pair
 from tests.stores.story import Story
 
 
@@ -26,7 +27,11 @@ class Stores(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.story = Story()
+        self.story = Story(self.pair())
+
+    def pair(self) -> Pair:
+        """Whom the story is about."""
+        return Pair()
 
     @initialize(
         some=st.lists(drawn.specs, min_size=4, max_size=10), gates=st.lists(drawn.gates, min_size=1, max_size=3)

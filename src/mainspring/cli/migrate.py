@@ -1,4 +1,4 @@
-"""`mainspring migrate`: a store's tables, as this version needs them."""
+"""`mainspring migrate`: a store's tables, as this version needs them, and who may use them."""
 
 import asyncio
 
@@ -7,41 +7,78 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.codes import Code
 from mainspring.cli.plain import print_json
-from mainspring.cli.reach import app_of, app_option, as_json, source_of_app, url_option
+from mainspring.cli.reach import app_of, app_option, as_json, server_of, source_of_app, url_option
 from mainspring.cli.root import Refusal
+from mainspring.stores.port import Store
 from mainspring.stores.records import SchemaVersion
 
 
 @click.command()
 @click.option("--check", is_flag=True, help="Change nothing; exit with 1 if there is something to do.")
+@click.option("--sql", "as_sql", is_flag=True, help="Change nothing; print what would be run. PostgreSQL only.")
+@click.option("--grant", "roles", metavar="ROLE", multiple=True, help="Let a role work with it; PostgreSQL only.")
 @as_json
 @url_option
 @app_option
-def migrate(*, check: bool, as_json: bool, url: str | None, target: str | None) -> None:
+def migrate(
+    *, check: bool, as_sql: bool, roles: tuple[str, ...], as_json: bool, url: str | None, target: str | None
+) -> None:
     """Bring a store's tables up to this version.
 
-    Workers do it too when they start; this is for those who want it done before. Safe to run at any time.
+    Workers do it too when they start; this is for those who want it done before. Safe to run at any time. On PostgreSQL,
+    --grant gives a role what workers need and no more; it can be given more than once.
     """
+    if (check and (as_sql or roles)) or (as_sql and as_json):
+        raise click.UsageError("--check stands alone, and --sql prints no JSON")
     app = app_of(url, target)
+    store = _checked(app, only_postgres="--sql" if as_sql else "--grant" if roles else "")
     name = source_of_app(app).name
-    found, after = asyncio.run(_migrated(app, check=check))
+    if as_sql:
+        click.echo(asyncio.run(_script(store, roles)))
+        return
+    found, after = asyncio.run(_migrated(app, store, roles, check=check))
     if as_json:
-        print_json({"store": name, "found": found.found, "now": after.found, "wanted": after.wanted})
+        print_json({"store": name, "found": found.found, "now": after.found, "wanted": after.wanted, "granted": roles})
     else:
         click.echo(f"{name}: {_told(found, after)}")
+        for role in roles:
+            click.echo(f"{name}: the role {role} may work with it")
     click.get_current_context().exit(Code.DONE if after.found >= after.wanted else Code.FAILED)
 
 
-async def _migrated(app: Mainspring, *, check: bool) -> tuple[SchemaVersion, SchemaVersion]:
+def _checked(app: Mainspring, *, only_postgres: str) -> Store:
+    """Make the app's store, if it has tables, and roles where that is needed."""
     source = source_of_app(app)
     if not source.again:
         raise Refusal(f"{source.name}: it has no tables to bring up", Code.USAGE)
     store = source.make(app.clock)
+    if only_postgres and server_of(store) is None:
+        raise Refusal(f"{source.name}: {only_postgres} is for stores in PostgreSQL", Code.USAGE)
+    return store
+
+
+async def _migrated(
+    app: Mainspring, store: Store, roles: tuple[str, ...], *, check: bool
+) -> tuple[SchemaVersion, SchemaVersion]:
     found = await store.schema()
     if check:
         return found, found
     async with app:
-        return found, await app.store.schema()
+        after = await app.store.schema()
+    if settings := server_of(store):
+        from mainspring.cli.roles import grant  # noqa: PLC0415 - needs asyncpg
+
+        for role in roles:
+            await grant(settings, role)
+    return found, after
+
+
+async def _script(store: Store, roles: tuple[str, ...]) -> str:
+    from mainspring.cli.script import script  # noqa: PLC0415 - needs asyncpg
+
+    settings = server_of(store)
+    assert settings is not None  # noqa: S101 -- it was asked before
+    return await script(settings, roles)
 
 
 def _told(found: SchemaVersion, after: SchemaVersion) -> str:

@@ -6,10 +6,11 @@ Commands look at stores that are there. None makes a file or changes its tables 
 
 import asyncio
 import functools
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 
 import click
 
@@ -20,11 +21,16 @@ from mainspring.cli.target import load_app
 from mainspring.client.urls import Source
 from mainspring.stores.port import Store
 
+if TYPE_CHECKING:
+    from mainspring.stores.postgres.settings import Settings
+
 P = ParamSpec("P")
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 url_option = click.option(
-    "--url", metavar="URL", help="The store, as in sqlite:///jobs.db. [$MAINSPRING_URL, else sqlite:///mainspring.db]"
+    "--url",
+    metavar="URL",
+    help="The store: sqlite:///jobs.db, postgresql://user@host/database. [$MAINSPRING_URL, else sqlite:///mainspring.db]",
 )
 app_option = click.option("--app", "target", metavar="MODULE:APP", help="The store of this app.")
 
@@ -109,6 +115,15 @@ def file_of(store: Store) -> SqliteFile | None:
     if not isinstance(store, SqliteStore):
         return None
     return SqliteFile(store.path, store._settings.durable)  # noqa: SLF001 - the store has no public name for it
+
+
+def server_of(store: Store) -> "Settings | None":
+    """Say how a store in PostgreSQL reaches its server."""
+    postgres = sys.modules.get("mainspring.stores.postgres")  # whoever made such a store has loaded it
+    if postgres is None or not isinstance(store, postgres.PostgresStore):
+        return None
+    settings: Settings = store._settings  # noqa: SLF001 - the store has no public name for it
+    return settings
 
 
 def source_of_app(app: Mainspring) -> Source:

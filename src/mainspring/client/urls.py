@@ -5,23 +5,34 @@ sqlite:////var/lib/jobs.db        anywhere
 sqlite:///~/jobs.db               in the user's home
 sqlite:///jobs.db?durable=false   faster, and a power cut may take back what was committed last
 memory://                         within this app, for tests
+postgresql://user@host/database   in PostgreSQL, as libpq reads it: several hosts, passwords from a file and so on; and
+    ?schema=jobs                  in another schema than "mainspring"
+    &connections=5                that each event loop may open, beside the one that listens
+    &timeout=5s&patience=10s      for one statement, and for trying again before StoreUnavailable
+    &listen=false                 without notifications: a node looks once a second
+    &listen=host:port             for them past a pooler, on a server of the same database
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from mainspring.clock import Clock
-from mainspring.errors import DeclarationError
+from mainspring.duration import seconds
+from mainspring.errors import BadDuration, DeclarationError
 from mainspring.stores.port import Store
 
 VARIABLE: Final = "MAINSPRING_URL"
 DEFAULT: Final = "sqlite:///mainspring.db"
 
-_SUPPORTED: Final = 'supported are "sqlite:///jobs.db", "sqlite:////absolute/jobs.db" and "memory://"'
+_SUPPORTED: Final = 'supported are "sqlite:///jobs.db", "postgresql://user@host/database" and "memory://"'
+_POSTGRES: Final = frozenset({"schema", "connections", "timeout", "patience", "listen"})
+"""Options of ours; all others are libpq's."""
+_SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -63,7 +74,9 @@ def _read(url: str, subject: str) -> Source:
         case "sqlite" if there:
             return _sqlite(rest, subject)
         case "postgresql" | "postgres" if there:
-            raise DeclarationError(subject, f"PostgreSQL is not in this version; {_SUPPORTED}")
+            return _postgres(url, subject)
+        case "postgresql+asyncpg" | "postgresql+psycopg" | "postgresql+psycopg2" if there:
+            raise DeclarationError(subject, f'it names a driver; write "postgresql://" instead of "{scheme}://"')
         case _ if there:
             raise DeclarationError(subject, f"no store is known for {scheme}://; {_SUPPORTED}")
         case _:
@@ -97,6 +110,66 @@ def _requirements(location: str, options: dict[str, str]) -> Iterator[tuple[bool
     for option, value in options.items():
         yield option == "durable", f"there is no option {option!r}; there is durable=true or durable=false"
         yield option != "durable" or value.lower() in _WORDS, f"durable is true or false, not {value!r}"
+
+
+def _postgres(url: str, subject: str) -> Source:
+    place, _, query = url.partition("?")
+    parts = urlsplit(place)
+    given = parse_qsl(query, keep_blank_values=True)
+    options = {name: value for name, value in given if name in _POSTGRES}
+    theirs = urlencode([(name, value) for name, value in given if name not in _POSTGRES])
+    DeclarationError.unless(subject, _postgres_requirements(parts.path, query, options))
+    dsn = f"{place}?{theirs}" if theirs else place
+    schema = options.get("schema", "mainspring")
+
+    def make(clock: Clock) -> Store:
+        try:
+            from mainspring.stores.postgres import PostgresStore  # noqa: PLC0415 - only programs that use it load asyncpg
+        except ImportError as error:
+            if error.name != "asyncpg":
+                raise
+            raise DeclarationError(subject, "PostgreSQL needs asyncpg: pip install 'mainspring[postgres]'") from error
+        listen = options.get("listen", "true")
+        return PostgresStore(
+            dsn,
+            clock=clock,
+            schema=schema,
+            connections=int(options.get("connections", "5")),
+            timeout=options.get("timeout", "5s"),
+            patience=options.get("patience", "10s"),
+            listen=_WORDS.get(listen.lower(), True),
+            listen_dsn=None if listen.lower() in _WORDS else _elsewhere(dsn, listen),
+        )
+
+    where = f"{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return Source(f"postgresql {where}" if schema == "mainspring" else f"postgresql {where} schema {schema}", make)
+
+
+def _elsewhere(dsn: str, host: str) -> str:
+    """Return the same DSN for another host and port."""
+    parts = urlsplit(dsn)
+    user, at, _ = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user}{at}{host}"))
+
+
+def _postgres_requirements(path: str, query: str, options: dict[str, str]) -> Iterator[tuple[bool, str]]:
+    # A password with a slash in it ends up there, and would be printed as the name of the database.
+    yield "@" not in path + query, "signs like / ? # @ in a user or password are written %2F, %3F, %23, %40"
+    schema = options.get("schema", "mainspring")
+    yield _SCHEMA.fullmatch(schema) is not None, "a schema's name is made of up to 63 letters, digits and _"
+    yield schema != "public", 'the schema "public" is everybody\'s; give Mainspring one of its own'
+    count = options.get("connections", "5")
+    yield count.isdecimal() and int(count) > 1, f"connections are at least 2, not {count!r}"
+    for name in ("timeout", "patience"):
+        if name in options:
+            yield _is_duration(options[name]), f"{name} is a length of time like 5s, not {options[name]!r}"
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        return seconds(text) > 0
+    except BadDuration:
+        return False
 
 
 def _memory(clock: Clock) -> Store:

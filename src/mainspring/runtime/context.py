@@ -120,7 +120,7 @@ class OwnTransaction(Protocol):
 class OwnEnd(Protocol):
     """How a handler ends its own job, in the transaction of its own writes."""
 
-    def transaction(self, limit: Duration) -> AbstractAsyncContextManager[OwnTransaction]: ...
+    def transaction(self, limit: Duration | None) -> AbstractAsyncContextManager[OwnTransaction]: ...
 
     def settle_in(self, tx: object, value: object) -> Awaitable[None]: ...
 
@@ -248,19 +248,19 @@ class Context:
         line = LogLine(self.link.clock.now(), storable(str(level), 50), storable(str(message), LONGEST_LINE))
         self.link.tell(line=line)
 
-    def transaction(self, *, limit: Duration = "2s") -> AbstractAsyncContextManager[OwnTransaction]:
+    def transaction(self, *, limit: Duration | None = None) -> AbstractAsyncContextManager[OwnTransaction]:
         """Open a transaction on the store's database: its commit is the end of the job, together with your writes.
 
         `async with ctx.transaction() as tx:`, then `await tx.execute(…)` and, for a result, `tx.finish(value)`. If the
-        lease has been lost meanwhile, nothing is written and `LeaseLost` is raised. On SQLite nobody else can write
-        while it is open, so it is rolled back after `limit`.
+        lease has been lost meanwhile, nothing is written and `LeaseLost` is raised. One that is still open after `limit`
+        is rolled back: without one after 2 s on SQLite, where nobody else can write meanwhile, and a minute on PostgreSQL.
         """
         return self._ends().transaction(limit)
 
     def settle_in(self, tx: object, value: object = None) -> Awaitable[None]:
         """End the job in a transaction of your own, on the store's database: commit it, and the job has succeeded.
 
-        The last thing to do in it. If it is rolled back, so is the end of the job; a handler that returns without a
+        The last thing to do in it; await it where the driver is awaited. If it is rolled back, so is the end of the job; a handler that returns without a
         commit has failed. `LeaseLost` if the lease has been lost: roll back then.
         """
         return self._ends().settle_in(tx, value)

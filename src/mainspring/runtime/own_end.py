@@ -4,7 +4,7 @@ The settle comes last and is fenced like any other. If the lease is gone, the wh
 the effects of a job are there exactly once.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -48,13 +48,14 @@ class OwnEnd:
         self._clock = clock
         self._change: Change | None = None
         self._committed = False
+        self._forgotten = False
 
     @asynccontextmanager
-    async def transaction(self, limit: Duration) -> AsyncIterator[HandlerTransaction]:
+    async def transaction(self, limit: Duration | None) -> AsyncIterator[HandlerTransaction]:
         """Open a transaction whose commit ends the job with success."""
         transactions = self._transactions()
         self._attempt.ends_itself = True
-        async with transactions.transaction(limit=duration(limit)) as tx:
+        async with transactions.transaction(limit=None if limit is None else duration(limit)) as tx:
             own = HandlerTransaction(tx)
             yield own
             settlement = self._settlement(own.value)
@@ -66,10 +67,13 @@ class OwnEnd:
             self._change = settlement.change
         self._committed = True
 
-    def settle_in(self, tx: object, value: object) -> Done:
+    def settle_in(self, tx: object, value: object) -> Awaitable[None]:
         """Write the end into a transaction of the handler's own. It counts once that is committed."""
         transactions = self._transactions()
         self._attempt.ends_itself = True
+        if not transactions.blocks(tx):
+            self._forgotten = True  # until it is awaited
+            return self._settle_in(transactions, tx, value)
         settlement = self._settlement(value)
         settled = transactions.settle_in_sync(tx, settlement)
         if settled.verdict is Verdict.STALE:
@@ -79,11 +83,23 @@ class OwnEnd:
         self._change = settlement.change
         return Done()
 
+    async def _settle_in(self, transactions: Transactions, tx: object, value: object) -> None:
+        self._forgotten = False
+        settlement = self._settlement(value)
+        settled = await transactions.settle_in(tx, settlement)
+        if settled.verdict is Verdict.STALE:
+            settlement = self._settlement(value, settled)
+            settled = await transactions.settle_in(tx, settlement)
+        self._check(settled)
+        self._change = settlement.change
+
     async def confirm(self) -> None:
         """Look whether a transaction has ended the job, when its body has ended; on the node's own loop.
 
         Raises if one was to end it and was not committed.
         """
+        if self._forgotten:
+            raise RuntimeError("ctx.settle_in was not awaited; with this driver write `await ctx.settle_in(tx)`")
         if self._change is None:
             return
         if not self._committed:

@@ -155,7 +155,8 @@ class Nodes(Protocol):
         """Say that the node is alive.
 
         1. Its counter grows by one. 2. Not alive under this term: `NodeGone`, and nothing is written.
-        3. Answers with exactly the leases that it holds, open orders for it, and the nodes that are not dead.
+        3. Answers with exactly the leases that it holds, open orders for it, and the nodes that are not dead; what
+           these run need not be counted.
         """
         ...
 
@@ -298,11 +299,16 @@ class Transaction(Protocol):
 class Transactions(Protocol):
     """Writing together with the user's own writes: both are committed, or neither."""
 
-    def transaction(self, *, limit: timedelta) -> AbstractAsyncContextManager[Transaction]:
+    def transaction(self, *, limit: timedelta | None = None) -> AbstractAsyncContextManager[Transaction]:
         """Open a transaction: committed at the end of the block, rolled back if that raises.
 
-        1. One that is still open after `limit` is rolled back; whoever uses it then gets `TransactionTooLong`.
+        1. One that is still open after `limit`, or what the store itself finds long, is rolled back; whoever uses it
+           then gets `TransactionTooLong`.
         """
+        ...
+
+    def blocks(self, tx: object) -> bool:
+        """Say whether a transaction of the user's own is on a driver that blocks: it can be used without awaiting."""
         ...
 
     async def enqueue_in(self, tx: object, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:

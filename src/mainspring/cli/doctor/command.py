@@ -1,8 +1,9 @@
 """The command: calls the checks one after the other, as far as each needs the ones before."""
 
 import asyncio
+import logging
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import click
 
@@ -11,12 +12,13 @@ from mainspring.cli.codes import Code
 from mainspring.cli.doctor.content import content, tables
 from mainspring.cli.doctor.finding import Finding, Level, fail, ok
 from mainspring.cli.doctor.here import clock, sqlite_version, versions
-from mainspring.cli.doctor.life import life
+from mainspring.cli.doctor.life import FILE, SERVER, Bell, life
 from mainspring.cli.doctor.place import place
 from mainspring.cli.plain import print_json
-from mainspring.cli.reach import app_of, app_option, as_json, file_of, source_of_app, url_option
+from mainspring.cli.reach import SqliteFile, app_of, app_option, as_json, file_of, server_of, source_of_app, url_option
 from mainspring.cli.table import styled
 from mainspring.errors import DeclarationError, SchemaError, StoreError
+from mainspring.stores.port import Store
 
 
 @click.command()
@@ -28,6 +30,7 @@ def doctor(*, as_json: bool, url: str | None, target: str | None) -> None:
 
     Exits with 1 if something fails; what is only worth knowing is a warning. It changes no job.
     """
+    logging.getLogger("mainspring").addHandler(logging.NullHandler())  # what a store would log is found here, too
     click.get_current_context().exit(asyncio.run(_examine(url, target, as_json=as_json)))
 
 
@@ -45,39 +48,61 @@ async def _examine(url: str | None, target: str | None, *, as_json: bool) -> Cod
 
 async def findings(url: str | None, target: str | None) -> AsyncIterator[Finding]:
     """Check everything, from the ground up; stops where nothing further can be seen."""
-    for finding in (*versions(), sqlite_version(), clock()):
+    for finding in (*versions(), clock()):
         yield finding
     try:
         app = app_of(url, target)
+        source = source_of_app(app)
+        store = source.make(app.clock)
     except DeclarationError as error:
-        yield fail("url", str(error), "correct --url or $MAINSPRING_URL")
+        yield fail("url", error.problem, "correct it, or what it needs: --url, --app or $MAINSPRING_URL")
         return
-    source = source_of_app(app)
     yield ok("url", source.name)
     if not source.again:
         return
-    async for finding in _of_store(app):
+    async for finding in _of_store(app, store):
         yield finding
 
 
-async def _of_store(app: Mainspring) -> AsyncIterator[Finding]:
-    source = source_of_app(app)
-    store = source.make(app.clock)
-    if file := file_of(store):
-        for finding in (*place(file.path), *content(file.path, durable=file.durable)):
-            yield finding
-    schema = await tables(store)
-    yield schema
-    if schema.level is not Level.OK:
+async def _of_store(app: Mainspring, store: Store) -> AsyncIterator[Finding]:
+    worst = Level.OK
+    async for finding in _before_opening(store):
+        yield finding
+        worst = Level.FAIL if finding.level is Level.FAIL else worst
+    if worst is Level.FAIL:
         return
+    source = source_of_app(app)
     try:
         async with app:
-            async for finding in life(app.store, lambda: source.make(app.clock)):
+            async for finding in life(app.store, lambda: source.make(app.clock), _bell_of(store)):
                 yield finding
     except SchemaError as error:
         yield fail("schema", error.problem, "use the Mainspring that made these tables, or a newer one")
     except StoreError as error:
         yield fail("store", error.problem, "see what holds it; every worker needs it")
+
+
+async def _before_opening(store: Store) -> AsyncIterator[Finding]:
+    if file := file_of(store):
+        for finding in _of_file(file):
+            yield finding
+        yield await tables(store)
+    if settings := server_of(store):
+        from mainspring.cli.doctor.postgres import examined  # noqa: PLC0415 - needs asyncpg
+
+        async for finding in examined(settings):
+            yield finding
+
+
+def _of_file(file: SqliteFile) -> Iterator[Finding]:
+    yield sqlite_version()
+    yield from place(file.path)
+    yield from content(file.path, durable=file.durable)
+
+
+def _bell_of(store: Store) -> Bell:
+    settings = server_of(store)
+    return FILE if settings is None else SERVER._replace(rings=settings.listen)
 
 
 def _print(finding: Finding) -> None:

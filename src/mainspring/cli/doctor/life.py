@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
 from mainspring.cli.words import count, length
@@ -21,9 +21,32 @@ SLACK: Final = timedelta(seconds=5)
 QUEUE: Final = "mainspring.doctor"
 
 
-async def life(store: Store, make: Callable[[], Store]) -> AsyncIterator[Finding]:
+class Bell(NamedTuple):
+    """How commits of other processes are heard in a store of some kind."""
+
+    unheard: str
+    """What to do where they are not."""
+    stuck: str
+    """What to do where nothing can be committed."""
+    rings: bool = True
+
+
+FILE: Final = Bell(
+    "jobs start late, by polling; see whether sockets can be made beside the file",
+    "see which process holds its write lock",
+)
+SERVER: Final = Bell(
+    "jobs of other processes start up to a second late; see what is in between: a pooler, or another server",
+    "see who holds locks there: SELECT * FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+)
+
+
+async def life(store: Store, make: Callable[[], Store], bell: Bell = FILE) -> AsyncIterator[Finding]:
     """Look at an open store; `make` opens another door to the same one."""
-    yield await doorbell(store, make())
+    if bell.rings:
+        yield await doorbell(store, make(), bell)
+    else:
+        yield ok("doorbell", "listen=false: nodes look by themselves, once a second")
     nodes = await store.nodes()
     for finding in live_nodes(nodes, store.now()):
         yield finding
@@ -33,7 +56,7 @@ async def life(store: Store, make: Callable[[], Store]) -> AsyncIterator[Finding
         yield finding
 
 
-async def doorbell(store: Store, other: Store) -> Finding:
+async def doorbell(store: Store, other: Store, bell: Bell = FILE) -> Finding:
     """Have something change through another door, and listen for it: a queue that nobody uses stops and goes on."""
     heard = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -48,10 +71,9 @@ async def doorbell(store: Store, other: Store) -> Finding:
             await other.pause(QUEUE, by="mainspring doctor", reason="tries the doorbell")
             heard.clear()
             await other.resume(QUEUE)
-        return await _heard(heard)
+        return await _heard(heard, bell)
     except TimeoutError:
-        do = "see which process holds its write lock"
-        return fail("doorbell", f"nothing could be committed within {COMMITTED_WITHIN:g} s", do)
+        return fail("doorbell", f"nothing could be committed within {COMMITTED_WITHIN:g} s", bell.stuck)
     except StoreError as error:
         return fail("doorbell", f"nothing can be committed: {error.problem}", "see what holds the store, and free it")
     finally:
@@ -59,14 +81,13 @@ async def doorbell(store: Store, other: Store) -> Finding:
         await other.close()
 
 
-async def _heard(heard: asyncio.Event) -> Finding:
+async def _heard(heard: asyncio.Event, bell: Bell) -> Finding:
     began = time.monotonic()
     try:
         async with asyncio.timeout(HEARD_WITHIN):
             await heard.wait()
     except TimeoutError:
-        do = "jobs start late, by polling; see whether sockets can be made beside the file"
-        return warn("doorbell", f"a commit was not heard within {HEARD_WITHIN:g} s", do)
+        return warn("doorbell", f"a commit was not heard within {HEARD_WITHIN:g} s", bell.unheard)
     took = time.monotonic() - began
     if took > SOON:
         return warn("doorbell", f"a commit is heard only after {length(took)}", "the machine is very busy")

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from mainspring.core.limits import Scope
+from mainspring.stores.passage import ENDLESS, Passage
 from mainspring.stores.records import ClaimRequest
 from mainspring.stores.sqlite import gates
-from mainspring.stores.sqlite.gates import ENDLESS, Passage
 from mainspring.stores.sqlite.lanes import Lane
 from mainspring.stores.sqlite.rows import micros
 from mainspring.stores.sqlite.session import Session

@@ -57,6 +57,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SYSTEM_CLOCK: Final = SystemClock()
+LONG: Final = timedelta(seconds=2)
+"""For a transaction: nobody else can write while it is open."""
 
 
 class SqliteStore:
@@ -191,9 +193,9 @@ class SqliteStore:
     # Transactions
 
     @asynccontextmanager
-    async def transaction(self, *, limit: timedelta) -> AsyncIterator[SqliteTransaction]:
+    async def transaction(self, *, limit: timedelta | None = None) -> AsyncIterator[SqliteTransaction]:
         file = self._file
-        transaction = SqliteTransaction(self._settings, limit, file.lanes, file.bells)
+        transaction = SqliteTransaction(self._settings, limit or LONG, file.lanes, file.bells)
         await transaction.begin()
         try:
             yield transaction
@@ -201,6 +203,10 @@ class SqliteStore:
             await transaction.roll_back()
             raise
         await transaction.commit()
+
+    def blocks(self, tx: object) -> bool:
+        """Everything but a handler's own `transaction`: there is no other driver."""
+        return not isinstance(tx, SqliteTransaction)
 
     async def enqueue_in(self, tx: object, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
         """As the port says; a handler's own `transaction` is taken too."""

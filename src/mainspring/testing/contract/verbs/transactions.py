@@ -150,6 +150,15 @@ class TransactionsContract(Contract):
 
     # A transaction of the user's own.
 
+    @obligation("blocks")
+    @both_ways
+    async def test_a_store_knows_which_drivers_block(
+        self, harness: TransactionsHarness, world: World, blocking: bool
+    ) -> None:
+        tx = await harness.begin(blocking=blocking)
+        assert transactions(world).blocks(tx.handle) or not blocking
+        await tx.rollback()
+
     @obligation("enqueue_in")
     @obligation("enqueue_in_sync")
     @both_ways

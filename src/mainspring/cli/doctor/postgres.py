@@ -1,0 +1,65 @@
+"""All that is looked at of a store in PostgreSQL before it is opened, from the ground up."""
+
+import importlib.metadata
+from collections.abc import AsyncIterator
+
+from mainspring.cli.doctor import asked
+from mainspring.cli.doctor.finding import Finding, Level, fail, ok
+from mainspring.cli.doctor.reached import reached, try_hosts
+from mainspring.cli.doctor.server import LONG, clocks, durability, pooler, room, vacuum, version
+from mainspring.cli.doctor.tables import days, rights, schema
+from mainspring.errors import StoreError
+from mainspring.stores.postgres.connections import Connections
+from mainspring.stores.postgres.migrate import found
+from mainspring.stores.postgres.settings import Settings
+from mainspring.stores.postgres.store import instant_there
+
+
+async def examined(settings: Settings) -> AsyncIterator[Finding]:
+    """Look at the server, then at our tables there; stops where nothing further can be seen."""
+    yield ok("asyncpg", importlib.metadata.version("asyncpg"))
+    try:
+        tried = await try_hosts(settings)
+        for finding in reached(settings, tried):
+            yield finding
+        if not any(one.takes_writes for one in tried):
+            return
+        connections = Connections(settings)
+        await connections.open()
+        try:
+            async for finding in _of_server(settings, connections, len(tried)):
+                yield finding
+            async for finding in _of_tables(settings, connections):
+                yield finding
+        finally:
+            await connections.close()
+    except StoreError as error:
+        yield fail("server", error.problem, "see the server's log")
+
+
+async def _of_server(settings: Settings, connections: Connections, hosts: int) -> AsyncIterator[Finding]:
+    server = await connections.run(asked.server)
+    yield version(server)
+    yield pooler(settings, pooled=bool(connections.pooled))
+    yield durability(server, hosts)
+    before = settings.clock.now()
+    instant = await connections.run(instant_there)
+    took = settings.clock.now() - before
+    yield clocks(instant - before - took / 2, took)
+    yield room(server, settings)
+    held, all_seen = await connections.run(lambda: asked.held(LONG))
+    for finding in vacuum(server, held, all_seen=all_seen):
+        yield finding
+
+
+async def _of_tables(settings: Settings, connections: Connections) -> AsyncIterator[Finding]:
+    there = schema(settings, await connections.run(lambda: found(settings.schema)))
+    yield there
+    if there.level is Level.FAIL:
+        return
+    role = await connections.run(asked.role)
+    yield rights(role)
+    if role.missing:
+        return
+    for finding in days(await connections.run(asked.history), role):
+        yield finding

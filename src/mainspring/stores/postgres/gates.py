@@ -1,0 +1,245 @@
+"""Gates: how many jobs of a task, queue or key may run, and how many may start in a while.
+
+Whoever claims through a gate holds its row, so that what is counted then is true. A job whose key lets nobody pass
+steps aside; where such jobs would hide others they are parked, outside of their lanes. Whoever gives up a place of a key
+says so in `freed`, without waiting for anybody; the next claim that holds the gate lets the first parked jobs back in.
+Nothing is forgotten on the way: a job is parked by someone who held the gate and saw a place taken, so whoever gives
+that place up has yet to say so.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from mainspring.core.job import NodeId
+from mainspring.core.limits import Gate, Rate, Scope
+from mainspring.core.names import Name
+from mainspring.stores.passage import Passage
+from mainspring.stores.postgres.pick import Picked
+from mainspring.stores.postgres.rows import key_bytes, key_text
+from mainspring.stores.postgres.sight import Sight
+from mainspring.stores.postgres.statements import statement
+from mainspring.stores.postgres.verb import Ask, Row, Verb
+from mainspring.stores.records import Delivery, Place
+
+_LOCK: Final = statement("gates_lock")
+_FIND: Final = statement("gates_find")
+_SET: Final = statement("gates_set")
+_DROP: Final = statement("gates_drop")
+_FORGET: Final = statement("gates_forget")
+_SPEND: Final = statement("gates_spend")
+_CHANGE: Final = statement("rules_change")
+_OCCUPY_RUNNING: Final = statement("places_of_running")
+_OCCUPY: Final = statement("places_add")
+_RELEASE: Final = statement("places_release")
+_MEND: Final = statement("places_mend")
+_WAKE_PARKED: Final = statement("parked_wake")
+_DUE: Final = statement("keys_due")
+_STATES: Final = statement("keys_state")
+_WRITE_KEYS: Final = statement("keys_write")
+_UNPARK: Final = statement("unpark")
+_UNPARK_ALL: Final = statement("unpark_all")
+_PARK: Final = statement("park")
+_FREE: Final = statement("keys_free")
+_LOOK_LATER: Final = statement("keys_look_later")
+_A_WHILE: Final = timedelta(seconds=1)
+_AT_ONCE: Final = 100
+"""How many parked jobs of a key are let back in at most: those that cannot pass are only parked again."""
+
+
+def hold(gates: Sequence[Gate]) -> Verb[list[Gate]]:
+    """Hold gates until the transaction ends; returns those that are still there."""
+    rows = yield Ask(_LOCK, ([str(gate.scope) for gate in gates], [gate.name for gate in gates]))
+    there = {(scope, name) for scope, name in rows}
+    return [gate for gate in gates if (str(gate.scope), gate.name) in there]
+
+
+class Reopened(NamedTuple):
+    """What was let back in."""
+
+    least: datetime | None
+    """Since when the first of it is due."""
+    more: list[tuple[Name, str]]
+    """Keys behind which others are still parked, though there was room: nobody else would think of them."""
+
+
+def reopen(at: datetime | None, task: Name, gate: Gate, now: datetime) -> Verb[Reopened]:
+    """Let parked jobs back in whose keys were freed or have opened, as far as there is room now."""
+    due = yield Ask(_DUE, (at, str(task)))
+    if not due:
+        return Reopened(None, [])
+    states = yield from _states(task, gate, [key for (key,) in due], now)
+    shut = [passage for passage in states if passage.room <= 0 and not passage.is_full]
+    if shut:
+        yield Ask(_LOOK_LATER, (str(task), [key_bytes(one.key) for one in shut], [one.opens_at for one in shut]))
+    free = [key_bytes(passage.key) for passage in states if passage.room > 0]
+    most = min(_AT_ONCE, gate.concurrency or _AT_ONCE, gate.rate.burst if gate.rate else _AT_ONCE)
+    back = (yield Ask(_UNPARK, (str(task), free, most))) if free else ()
+    return Reopened(
+        min((least for _, least, _ in back if least is not None), default=None),
+        [(task, key_text(key) or "") for key, _, more in back if more],
+    )
+
+
+def look_later(
+    sight: Sight, waiting: Sequence[tuple[Name, str]], keys: dict[tuple[Name, str], Passage]
+) -> Verb[list[datetime]]:
+    """Have keys looked at again behind which others are parked: what was let back in may not take the place.
+
+    When its rate opens; else in a second. If the place is taken by then, whoever gives it up will say so. Returns when.
+    """
+    instants: list[datetime] = []
+    by_task: defaultdict[str, list[tuple[object, ...]]] = defaultdict(list)
+    for task, key in waiting:
+        passage = keys.get((task, key))
+        opens_at = None if passage is None else passage.opens_at
+        instants.append(opens_at or sight.now + _A_WHILE)
+        by_task[str(task)].append((key_bytes(key), instants[-1]))
+    for name, rows in by_task.items():
+        yield Ask(_LOOK_LATER, (name, *_columns(rows)))
+    return instants
+
+
+def keys_in(sight: Sight) -> Verb[dict[tuple[Name, str], Passage]]:
+    """How the gates of all keys stand that are in sight."""
+    wanted: defaultdict[Name, set[str]] = defaultdict(set)
+    for line in sight.lines:
+        wanted[line.lane.task].update(key for key in line.keys or () if key is not None)
+    passages: dict[tuple[Name, str], Passage] = {}
+    for task, keys in wanted.items():
+        gate = sight.rules.keyed(task)
+        if gate is None or not keys:
+            continue
+        found = yield from _states(task, gate, [key_bytes(key) for key in keys], sight.now)
+        passages |= {(task, passage.key): passage for passage in found}
+    return passages
+
+
+def _states(task: Name, gate: Gate, keys: Sequence[bytes | None], now: datetime) -> Verb[list[Passage]]:
+    rows = yield Ask(_STATES, (str(task), list(keys)))
+    return [
+        Passage(gate=gate, key=key_text(key) or "", taken=taken, spent_until=spent_until, now=now)
+        for key, taken, spent_until in rows
+    ]
+
+
+def pass_through(
+    node: NodeId, sight: Sight, keys: dict[tuple[Name, str], Passage], deliveries: Sequence[Delivery]
+) -> Verb[None]:
+    """Take places for those that were given out, and write down what the rates have spent."""
+    places: list[tuple[object, ...]] = []
+    passed = [*sight.passages.values(), *keys.values()]
+    for passage in passed:
+        passage.passed = 0  # of those that were chosen some may have been lost to others: they are counted anew
+    for delivery in deliveries:
+        job = delivery.claim.job
+        whole = ((Scope.TASK, str(job.task)), (Scope.QUEUE, job.queue))
+        through = [found for subject in whole if (found := sight.passages.get(subject)) is not None]
+        if delivery.key is not None and (keyed := keys.get((job.task, delivery.key))) is not None:
+            through.append(keyed)
+        for passage in through:
+            passage.passed += 1
+            if passage.gate.concurrency is not None:
+                key = key_bytes(passage.key) or b""
+                places.append((str(passage.gate.scope), passage.gate.name, key, job.id, job.lease))
+    if places:
+        yield Ask(_OCCUPY, (*_columns(places), node))
+    yield from _spend([passage for passage in passed if passage.passed and passage.gate.rate is not None])
+
+
+def _spend(passages: Sequence[Passage]) -> Verb[None]:
+    whole = [(str(one.gate.scope), one.gate.name, one.spent) for one in passages if not one.is_keyed]
+    if whole:
+        yield Ask(_SPEND, _columns(whole))
+    by_task: defaultdict[str, list[tuple[object, ...]]] = defaultdict(list)
+    for one in passages:
+        if one.is_keyed:
+            by_task[one.gate.name].append((key_bytes(one.key), one.spent, None))
+    for task, rows in by_task.items():
+        yield Ask(_WRITE_KEYS, (task, *_columns(rows)))
+
+
+def park(picked: Picked, keys: dict[tuple[Name, str], Passage]) -> Verb[set[tuple[Name, str]]]:
+    """Take blocked jobs out of their lanes. One that waits for a rate is looked at when that opens.
+
+    Returns the keys that are full only because of what was chosen just now.
+    """
+    by_task: defaultdict[str, list[tuple[object, ...]]] = defaultdict(list)
+    for task, key in set(picked.blocked.values()):
+        passage = keys[task, key]
+        if passage.opens_at is not None:
+            by_task[str(task)].append((key_bytes(key), passage.spent, passage.opens_at))
+    for task_name, rows in by_task.items():
+        yield Ask(_WRITE_KEYS, (task_name, *_columns(rows)))
+    yield Ask(_PARK, (sorted(picked.blocked),))
+    return {(task, key) for task, key in set(picked.blocked.values()) if keys[task, key].passed}
+
+
+def count_again(gates: Sequence[Gate]) -> Verb[None]:
+    """Take places for what runs without one: it was being claimed when the gate was put up."""
+    for gate in gates:
+        if gate.concurrency is not None:
+            yield Ask(_OCCUPY_RUNNING, (str(gate.scope), gate.name))
+
+
+def free(keys: Collection[tuple[Name, str]]) -> Verb[None]:
+    """Have keys looked at by the next claim that holds their gate."""
+    if keys:
+        yield Ask(_FREE, ([str(task) for task, _ in keys], [key_bytes(key) for _, key in keys]))
+
+
+def release(node: NodeId, places: Sequence[Place]) -> Verb[bool]:
+    """Give up places that a node kept; says whether there were any. One statement."""
+    ((count,),) = yield Ask(_RELEASE, (node, [place.job for place in places], [place.lease for place in places]))
+    return bool(count)
+
+
+def mend(limit: int) -> Verb[int]:
+    """Give up places that leaked, and have the keys looked at that jobs are parked behind. Several statements."""
+    ((count,),) = yield Ask(_MEND, (limit,))
+    yield Ask(_WAKE_PARKED, (limit,))
+    return int(count)
+
+
+def declare(gates: Sequence[Gate]) -> Verb[bool]:
+    """Set gates: the newest word on each holds. Says whether anything has changed. Several statements."""
+    changed = False
+    for gate in sorted(gates, key=lambda one: (str(one.scope), one.name)):
+        rows = yield Ask(_FIND, (str(gate.scope), gate.name))
+        known = _gate(rows[0]) if rows else Gate(scope=gate.scope, name=gate.name)
+        if known != gate:
+            yield from _replace(known, gate)
+            changed = True
+    if changed:
+        yield Ask(_CHANGE)
+    return changed
+
+
+def _replace(known: Gate, gate: Gate) -> Verb[None]:
+    named = (str(gate.scope), gate.name)
+    if gate.concurrency is None and gate.rate is None:
+        yield Ask(_DROP, named)
+    else:
+        yield Ask(_SET, (*named, gate.concurrency, *_rate_columns(gate.rate)))
+    if known.rate != gate.rate:
+        yield Ask(_FORGET, named)
+    if known.concurrency is None and gate.concurrency is not None:
+        # What runs already has passed no gate; from now on it counts like everything else.
+        yield Ask(_OCCUPY_RUNNING, named)
+    if gate.scope is Scope.KEY:
+        yield Ask(_UNPARK_ALL, (gate.name,))
+
+
+def _rate_columns(rate: Rate | None) -> tuple[object, object, object]:
+    return (None, None, None) if rate is None else (rate.count, rate.period, rate.burst)
+
+
+def _gate(row: Row) -> Gate:
+    scope, name, concurrency, count, period, burst = row
+    rate = None if count is None else Rate(count=count, period=period, burst=burst)
+    return Gate(scope=Scope(scope), name=name, concurrency=concurrency, rate=rate)
+
+
+def _columns(rows: Sequence[tuple[object, ...]]) -> tuple[object, ...]:
+    return tuple(map(list, zip(*rows, strict=True)))

@@ -1,0 +1,177 @@
+"""What a store remembers between two claims: which lanes there are, where each begins, and the rules.
+
+All of it is a hint. Lanes and rules are checked by every claim, in the same statement that uses them. A mark says that
+nothing can be claimed in front of it; it is wrong when a transaction commits late, when one is rolled back that had its
+hands on a job, or when somebody enqueues into the past. Whoever does the last says so (`pull`); the others are found by
+a look at the whole, which forgets all marks, at least once a second.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from mainspring.core.limits import Gate, Rate, Scope
+from mainspring.core.names import Name
+from mainspring.stores.postgres.lanes import Lane
+from mainspring.stores.postgres.rows import name
+from mainspring.stores.postgres.verb import Row
+from mainspring.stores.records import ClaimRequest
+
+EVERY: Final = 0.9
+"""Seconds between two looks at the whole of a lane."""
+SHARE: Final = 20
+"""A look at the whole that took long is not repeated before so many times as long: it may cost a twentieth."""
+LATE: Final = timedelta(seconds=0.25)
+"""A mark stays so far behind the present: most transactions that enqueue commit within that time."""
+MOST_LANES: Final = 10_000
+"""Beyond so many, those are forgotten in which nothing waits."""
+
+Position = tuple[datetime, UUID]
+START: Final[Position] = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
+LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LOWEST: Final = -(1 << 63)
+_HIGHEST: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Gates and pauses, as of a version."""
+
+    version: int = 0
+    paused: frozenset[str] = frozenset()
+    gates: Mapping[tuple[Scope, str], Gate] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, row: Row) -> "Rules":
+        version, paused, scopes, names, *limits = row
+        gates = [
+            Gate(
+                scope=Scope(scope),
+                name=named,
+                concurrency=concurrency,
+                rate=None if count is None else Rate(count=count, period=period, burst=burst),
+            )
+            for scope, named, concurrency, count, period, burst in zip(scopes, names, *limits, strict=True)
+        ]
+        return cls(version, frozenset(paused), {(gate.scope, gate.name): gate for gate in gates})
+
+    def whole(self, lane: Lane) -> list[Gate]:
+        """The gates that all jobs of a lane have to pass."""
+        if not self.gates:
+            return []
+        both = (self.gates.get((Scope.TASK, str(lane.task))), self.gates.get((Scope.QUEUE, lane.queue)))
+        return [gate for gate in both if gate is not None]
+
+    def keyed(self, task: Name) -> Gate | None:
+        """The gate that the jobs of a task have to pass that have a key."""
+        return self.gates.get((Scope.KEY, str(task))) if self.gates else None
+
+    def admit(self, lane: Lane, request: ClaimRequest) -> bool:
+        """Say whether a request asks for a lane at all, and no operator has closed its queue."""
+        if lane.task not in request.tasks or lane.queue in self.paused or request.room_in(lane.queue) <= 0:
+            return False
+        return not lane.suspect or min(request.suspects, request.room) > 0
+
+
+class Marks(NamedTuple):
+    """The marks as one claim takes them. A lane that has none is looked at from its start."""
+
+    by_lane: Mapping[int, Position]
+    pulls: int
+
+    def of(self, lane: int) -> Position:
+        return self.by_lane.get(lane, START)
+
+    @property
+    def skips(self) -> bool:
+        """Whether it may miss something."""
+        return bool(self.by_lane)
+
+
+class Lines:
+    """Used by several loops and threads at once: what is replaced is replaced whole."""
+
+    def __init__(self) -> None:
+        self.rules = Rules()
+        self.gated = False
+        """Whether the last jobs that were claimed had to pass a gate: then the next ones probably have to."""
+        self._lanes: dict[int, Lane] = {}
+        self._gaps: tuple[list[int], list[int]] | None = None
+        self._marks: dict[int, Position] = {}
+        self._pulls = 0
+        self._counted: dict[tuple[Scope, str], Gate] = {}
+        self._look_after: dict[int, float] = {}
+
+    # Lanes
+
+    @property
+    def lanes(self) -> Mapping[int, Lane]:
+        return self._lanes
+
+    @property
+    def gaps(self) -> tuple[list[int], list[int]]:
+        """The ranges of numbers in which no lane is known: above which, and below which."""
+        if self._gaps is None:
+            numbers = sorted(self._lanes)
+            self._gaps = ([_LOWEST, *numbers], [*numbers, _HIGHEST])
+        return self._gaps
+
+    def learn(self, rows: Iterable[Row]) -> None:
+        """Take note of lanes: (number, queue, task, priority)."""
+        found = {number: lane_numbered(number, queue, name(task), priority) for number, queue, task, priority in rows}
+        self._lanes = found if len(self._lanes) > MOST_LANES else self._lanes | found
+        self._gaps = None
+
+    def uncounted(self, gates: Iterable[Gate]) -> list[Gate]:
+        """Which of these gates were not held before as they are now: something may run that they do not know of."""
+        new = [gate for gate in gates if self._counted.get((gate.scope, gate.name)) != gate]
+        self._counted |= {(gate.scope, gate.name): gate for gate in new}
+        return new
+
+    # Marks
+
+    def marks(self) -> Marks:
+        """Return the marks that count now: a lane that has not been looked at as a whole for a while has none."""
+        now = time.monotonic()
+        after = self._look_after
+        return Marks({lane: mark for lane, mark in self._marks.items() if after.get(lane, 0) > now}, self._pulls)
+
+    def whole(self) -> Marks:
+        """Forget all marks for one look."""
+        return Marks({}, self._pulls)
+
+    def advance(self, marks: Marks, positions: Mapping[int, Position], now: datetime, took: float) -> None:
+        """Set the marks of lanes after a claim that began with `marks`, and whose look took so many seconds."""
+        again = time.monotonic() + max(EVERY, took * SHARE)
+        self._look_after |= {lane: again for lane in positions if lane not in marks.by_lane}
+        if self._pulls != marks.pulls:  # somebody has pulled them back meanwhile: that must not be undone
+            return
+        latest = (now - LATE, START[1])
+        self._marks = self._marks | {lane: min(position, latest) for lane, position in positions.items()}
+
+    def pull(self, least: datetime | None) -> None:
+        """Pull marks back: something has become claimable that is due since then; None: since about now."""
+        self._pulls += 1
+        if least is None:
+            return
+        back = (least, START[1])
+        self._marks = {lane: min(mark, back) for lane, mark in self._marks.items()}
+
+    def forget_marks(self) -> None:
+        """A gate has been opened, or a queue: what waits there may be due since long ago."""
+        self._pulls += 1
+        self._marks = {}
+
+
+def lane_numbered(number: int, queue: str, task: Name, priority: int) -> Lane:
+    """Make out which of two lanes has a number: that of the suspects, or the other."""
+    lane = Lane(queue, task, priority)
+    return lane if lane.number == number else lane._replace(suspect=True)
+
+
+def asked_of(lines: Lines, request: ClaimRequest) -> Sequence[tuple[int, Lane]]:
+    rules = lines.rules
+    return [(number, lane) for number, lane in lines.lanes.items() if rules.admit(lane, request)]

@@ -1,0 +1,143 @@
+"""Nodes: who is at work, what they hold and know, and what is asked of them."""
+
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mainspring.core.job import Claim, JobId, NodeId
+from mainspring.core.names import Name
+from mainspring.errors import NodeGone
+from mainspring.stores.postgres.lines import LONG_AGO
+from mainspring.stores.postgres.rows import encode, job, key_bytes, key_text, name
+from mainspring.stores.postgres.statements import statement
+from mainspring.stores.postgres.verb import Ask, Row, Verb
+from mainspring.stores.records import Held, NodeOrder, NodeRecord, NodeView, Order, Pulse
+
+_JOIN: Final = statement("node_join")
+_RENEW: Final = statement("node_renew")
+_UPDATE: Final = statement("node_update")
+_DIE: Final = statement("node_die")
+_KNOWN: Final = statement("node_tasks_known")
+_ALL: Final = statement("nodes_all")
+_ORPHANS: Final = statement("nodes_orphans")
+_UNKNOWN: Final = statement("nodes_tasks_unknown")
+_ORDER: Final = statement("order_add")
+_ANSWER: Final = statement("order_answer")
+_ORDERS: Final = statement("orders_of")
+_STORE: Final = "PostgreSQL store"
+
+_record: Final = lru_cache(256)(msgspec.json.Decoder(NodeRecord).decode)
+_word: Final = msgspec.json.Decoder(NodeOrder)
+
+
+def gone(node: NodeId) -> NodeGone:
+    """Make the error for a node that is not alive under its term."""
+    return NodeGone(_STORE, f"node {node} is not alive under this term; join under a new id")
+
+
+def join(at: datetime | None, node: NodeRecord) -> Verb[int]:
+    joined = yield Ask(_JOIN, (at, node.id, encode(node)))
+    if not joined:
+        raise NodeGone(_STORE, f"the id {node.id!r} was used before; a node joins under a new one each time")
+    return int(joined[0][0])
+
+
+class Known(NamedTuple):
+    """What a node held at its last renewal, and since when it may have been given more."""
+
+    held: tuple[JobId, ...] = ()
+    since: datetime = LONG_AGO
+
+
+def renew(at: datetime | None, node: NodeId, term: int, known: Known) -> Verb[tuple[Pulse, datetime]]:
+    """Say that a node is alive; beside the answer, what the database's own clock said."""
+    renewed = yield Ask(_RENEW, (at, term, node, known.since, list(known.held)))
+    if not renewed:
+        raise gone(node)
+    now, held, asked, present = renewed[0]
+    pulse = Pulse(
+        held=tuple(Held(job=id_, lease=lease, cancel_requested_at=since) for id_, lease, since in held),
+        orders=tuple(map(_order, asked)),
+        nodes=tuple(map(_view, present)),
+    )
+    return pulse, now
+
+
+def update(at: datetime | None, node: NodeId, term: int, record: NodeRecord) -> Verb[None]:
+    """Replace what a node says about itself. Several statements."""
+    before = yield Ask(_UPDATE, (term, node, encode(record)))
+    if not before:
+        raise gone(node)
+    yield from _part_from(at, _record(before[0][0]).tasks - record.tasks)
+
+
+def answer(at: datetime | None, node: NodeId, term: int, order: int, words: str) -> Verb[None]:
+    if not (yield Ask(_ANSWER, (at, term, node, order, key_bytes(words)))):
+        raise gone(node)
+
+
+def declare_dead(at: datetime | None, node: NodeId, term: int, counter: int | None = None) -> Verb[bool]:
+    """End a node; True for one caller, who may wake those that look for orphans. Several statements."""
+    died = yield Ask(_DIE, (at, term, node, counter))
+    if not died:
+        return False
+    yield from _part_from(at, _record(died[0][0]).tasks)
+    return True
+
+
+def order(at: datetime | None, node: NodeId, word: NodeOrder) -> Verb[Order]:
+    given = yield Ask(_ORDER, (at, node, encode(word)))
+    if not given:
+        raise gone(node)
+    number, given_at = given[0]
+    return Order(id=number, node=node, order=word, given_at=given_at)
+
+
+def orders(node: NodeId) -> Verb[tuple[Order, ...]]:
+    return tuple(map(_order, (yield Ask(_ORDERS, (node,)))))
+
+
+def views() -> Verb[tuple[NodeView, ...]]:
+    return tuple(map(_view, (yield Ask(_ALL))))
+
+
+def orphans(limit: int) -> Verb[tuple[Claim, ...]]:
+    return tuple(Claim(job=job(row), node=row[19]) for row in (yield Ask(_ORPHANS, (limit,))))
+
+
+def unknown_tasks(at: datetime | None, grace: timedelta) -> Verb[tuple[Name, ...]]:
+    """List tasks that have been waited for in vain.
+
+    A task that a live node knows is known now. When the last one parts from it, the time is written down; so a renewal
+    writes nothing about tasks, however many there are.
+    """
+    ((records, tasks),) = yield Ask(_UNKNOWN, (at, grace))
+    known = {task for record in records for task in _record(record).tasks}
+    return tuple(task for task in map(name, tasks) if task not in known)
+
+
+def _part_from(at: datetime | None, tasks: frozenset[Name]) -> Verb[None]:
+    if tasks:
+        yield Ask(_KNOWN, (at, [str(task) for task in tasks]))
+
+
+def _order(row: Row) -> Order:
+    number, node, word, given_at, done_at, words = row
+    return Order(
+        id=number, node=node, order=_word.decode(word), given_at=given_at, done_at=done_at, answer=key_text(words)
+    )
+
+
+def _view(row: Row) -> NodeView:
+    term, counter, alive, joined_at, renewed_at, record, running = row
+    return NodeView(
+        node=_record(record),
+        term=term,
+        counter=counter,
+        alive=alive,
+        joined_at=joined_at,
+        renewed_at=renewed_at,
+        running=running,
+    )

@@ -1,0 +1,136 @@
+"""Rows to values and back. Texts that a handler or a user makes up are kept as bytes: text of PostgreSQL's has no NUL.
+
+On the way of every job, so what repeats is remembered by its stored form: the jobs of a task share their policy.
+"""
+
+from datetime import timedelta
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from mainspring.core.backoff import Backoff
+from mainspring.core.job import Cause, Job, JobId, Retention, State
+from mainspring.core.names import Name
+from mainspring.core.outcome import AttemptError
+from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.stores.postgres.verb import Row
+from mainspring.stores.records import Facts
+
+NO_FACTS: Final = Facts()
+REMEMBERED: Final = 4096
+
+STATES: Final = {str(state): state for state in State}
+_CAUSES: Final = {str(cause): cause for cause in Cause}
+_MOMENT: Final = timedelta(microseconds=1)
+
+encode: Final = msgspec.json.Encoder().encode
+_facts: Final = msgspec.json.Decoder(Facts)
+_error: Final = msgspec.json.Decoder(AttemptError)
+
+
+@lru_cache(REMEMBERED)
+def policy_text(backoff: Backoff, retention: Retention) -> str:
+    spans = (backoff.initial, backoff.increment, backoff.cap, retention.succeeded, retention.failed)
+    return encode([*(span // _MOMENT for span in spans), backoff.multiplier, backoff.jitter]).decode()
+
+
+@lru_cache(REMEMBERED)
+def policy(text: str) -> tuple[Backoff, Retention]:
+    initial, increment, cap, succeeded, failed, multiplier, jitter = msgspec.json.decode(text)
+    backoff = Backoff(
+        initial=timedelta(0, 0, initial),
+        increment=timedelta(0, 0, increment),
+        cap=timedelta(0, 0, cap),
+        multiplier=multiplier,
+        jitter=jitter,
+    )
+    return backoff, Retention(succeeded=timedelta(0, 0, succeeded), failed=timedelta(0, 0, failed))
+
+
+name: Final = lru_cache(REMEMBERED)(Name.parse)
+
+
+def key_bytes(key: str | None) -> bytes | None:
+    return None if key is None else key.encode("utf-8", "surrogatepass")
+
+
+def key_text(stored: bytes | None) -> str | None:
+    return None if stored is None else bytes(stored).decode("utf-8", "surrogatepass")
+
+
+def facts_bytes(facts: Facts) -> bytes | None:
+    """Everything but the parent, which has a column of its own, so that children can be found."""
+    if facts is NO_FACTS or facts == NO_FACTS:
+        return None
+    kept = msgspec.structs.replace(facts, parent=None)
+    return None if kept == NO_FACTS else encode(kept)
+
+
+def facts(stored: bytes | None, parent: JobId | None) -> Facts:
+    kept = NO_FACTS if stored is None else _facts.decode(stored)
+    return kept if parent is None else msgspec.structs.replace(kept, parent=parent)
+
+
+def clean(text: str) -> str:
+    """Return text that can be kept: what is no character, as in names of files that are not UTF-8, is spelt out."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def error_bytes(error: AttemptError | None) -> bytes | None:
+    """Write an error. Whatever it says, the attempt has to end."""
+    if error is None:
+        return None
+    type_, message, traceback = map(clean, (error.type, error.message, error.traceback))
+    return encode(AttemptError(type=type_, message=message, traceback=traceback))
+
+
+def error(stored: bytes | None) -> AttemptError | None:
+    return None if stored is None else _error.decode(stored)
+
+
+def unique(key: bytes | None, period: timedelta | None, on_conflict: str | None) -> UniqueKey | None:
+    """Read the three columns of a unique key."""
+    text = key_text(key)
+    if text is None or on_conflict is None:
+        return None
+    return UniqueKey(key=text, period=period, on_conflict=OnConflict(on_conflict))
+
+
+def job(row: Row) -> Job:
+    """Read the first 20 columns of every statement that returns whole jobs; all name the same ones in the same order:
+
+    id, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts,
+    policy, expires_at, cancel_requested_at, finished_at, keep_until, cause, and one that is the reader's own.
+    """
+    (
+        id_, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts,
+        policy_, expires_at, cancel_requested_at, finished_at, keep_until, cause,
+    ) = row[:19]  # fmt: skip
+    backoff, retention = policy(policy_)
+    return Job(
+        id=id_,
+        task=name(task),
+        state=STATES[state],
+        run_at=run_at,
+        backoff=backoff,
+        max_attempts=max_attempts,
+        queue=queue,
+        priority=priority,
+        attempt=attempt,
+        granted=granted,
+        losses=losses,
+        loss_limit=loss_limit,
+        lease=lease,
+        revision=revision,
+        expires_at=expires_at,
+        retention=retention,
+        cancel_requested_at=cancel_requested_at,
+        finished_at=finished_at,
+        keep_until=keep_until,
+        cause=None if cause is None else _CAUSES[cause],
+    )

@@ -1,0 +1,2 @@
+-- Takes away our savepoint, so that many verbs in one transaction leave none behind.
+RELEASE SAVEPOINT mainspring_verb

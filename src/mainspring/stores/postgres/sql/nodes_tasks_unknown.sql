@@ -1,0 +1,43 @@
+-- The tasks of which a job has been due for a while and which no node has parted from since, and what the live nodes
+-- say about themselves. One step for each lane: its head is its least run_at. Of the parked jobs one is enough that is
+-- due, and which are parked were due when they were. Indexes: jobs_waiting, jobs_parked, known_tasks_pkey.
+WITH RECURSIVE
+since AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) - $2::interval AS since),
+lanes AS (
+    (SELECT lane FROM mainspring.jobs WHERE lane IS NOT NULL ORDER BY lane LIMIT 1)
+    UNION ALL
+    SELECT (SELECT jobs.lane FROM mainspring.jobs WHERE jobs.lane > lanes.lane ORDER BY jobs.lane LIMIT 1)
+    FROM lanes WHERE lanes.lane IS NOT NULL
+),
+parked AS (
+    (SELECT task FROM mainspring.jobs WHERE parked ORDER BY task LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT jobs.task FROM mainspring.jobs WHERE jobs.parked AND jobs.task > parked.task ORDER BY jobs.task LIMIT 1
+    )
+    FROM parked WHERE parked.task IS NOT NULL
+),
+waiting AS (
+    SELECT head.task
+    FROM lanes CROSS JOIN LATERAL (
+        SELECT jobs.task, jobs.run_at FROM mainspring.jobs
+        WHERE jobs.lane = lanes.lane ORDER BY jobs.run_at, jobs.id LIMIT 1
+    ) AS head
+    WHERE head.run_at <= (SELECT since FROM since)
+    UNION
+    SELECT parked.task FROM parked
+    WHERE EXISTS (
+        SELECT FROM mainspring.jobs
+        WHERE jobs.parked AND jobs.task = parked.task AND jobs.run_at <= (SELECT since FROM since)
+    )
+)
+SELECT
+    ARRAY(SELECT record FROM mainspring.nodes WHERE alive),
+    ARRAY(
+        SELECT waiting.task FROM waiting
+        WHERE NOT EXISTS (
+            SELECT FROM mainspring.known_tasks AS known
+            WHERE known.task = waiting.task AND known.last_known > (SELECT since FROM since)
+        )
+        ORDER BY waiting.task
+    )

@@ -1,0 +1,5 @@
+-- Takes jobs out of their lanes whose keys let nobody pass. Index: jobs_pkey.
+WITH held AS MATERIALIZED (
+    SELECT id FROM mainspring.jobs WHERE id = ANY ($1::uuid[]) AND lane IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED
+)
+UPDATE mainspring.jobs SET lane = NULL, parked = true FROM held WHERE jobs.id = held.id

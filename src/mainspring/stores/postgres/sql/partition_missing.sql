@@ -1,0 +1,22 @@
+-- The days of history that have no table of their own, from today on, the nearest first. Nothing where we may not make
+-- them; not those whose rows have gone to `history_rest` already. Index: history_rest_by_time.
+SELECT days.day::date
+FROM (
+    SELECT date_trunc('day', coalesce($1::timestamptz, statement_timestamp()) AT TIME ZONE 'UTC') AS day
+) AS today
+CROSS JOIN generate_series(today.day, today.day + make_interval(days => $2::integer), interval '1 day') AS days (day)
+WHERE (
+        SELECT pg_has_role(relowner, 'USAGE') AND has_schema_privilege(relnamespace, 'CREATE')
+        FROM pg_class WHERE oid = 'mainspring.history'::regclass
+    )
+    AND NOT EXISTS (
+        SELECT FROM pg_class AS tables
+        WHERE tables.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'mainspring.history'::regclass)
+            AND tables.relname = 'history_' || to_char(days.day, 'YYYYMMDD')
+    )
+    AND NOT EXISTS (
+        SELECT FROM mainspring.history_rest
+        WHERE keep_until >= days.day AT TIME ZONE 'UTC'
+            AND keep_until < (days.day + interval '1 day') AT TIME ZONE 'UTC'
+    )
+ORDER BY days.day LIMIT $3::integer

@@ -1,0 +1,13 @@
+-- Forgets nodes that have been dead for a day and hold no lease and no place, but for their ids; says how many.
+-- Indexes: nodes_dead, jobs_running, nodes_id_key.
+WITH dead AS (
+    SELECT id FROM mainspring.nodes AS nodes
+    WHERE NOT alive AND died_at <= coalesce($1::timestamptz, statement_timestamp()) - interval '1 day'
+        AND NOT EXISTS (SELECT FROM mainspring.jobs WHERE jobs.state = 'running' AND jobs.node = nodes.id)
+        AND id <> ALL (ARRAY(SELECT node FROM mainspring.places))
+    ORDER BY died_at LIMIT $2::bigint
+    FOR UPDATE SKIP LOCKED
+),
+past AS (INSERT INTO mainspring.past_nodes (id) SELECT id FROM dead ON CONFLICT (id) DO NOTHING),
+gone AS (DELETE FROM mainspring.nodes WHERE id = ANY (ARRAY(SELECT id FROM dead)) RETURNING 1)
+SELECT count(*) FROM gone

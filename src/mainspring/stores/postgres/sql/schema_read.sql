@@ -1,0 +1,2 @@
+-- How the tables stand.
+SELECT version, oldest_code FROM mainspring.versions

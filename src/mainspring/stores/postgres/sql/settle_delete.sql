@@ -1,0 +1,15 @@
+-- Takes a job away with all that belongs to it, wherever it is. Indexes: jobs_pkey, history_by_id and those of the rest.
+WITH there AS (
+    DELETE FROM mainspring.jobs WHERE id = $1::uuid RETURNING id, task, unique_key
+),
+done AS (
+    DELETE FROM mainspring.history WHERE id = $1 RETURNING id, task, unique_key
+),
+traces AS (DELETE FROM mainspring.traces WHERE job = $1),
+attempts AS (DELETE FROM mainspring.attempts WHERE job = $1),
+log_lines AS (DELETE FROM mainspring.log_lines WHERE job = $1),
+vacated AS (DELETE FROM mainspring.places WHERE job = $1 RETURNING scope, name, key),
+freed AS (INSERT INTO mainspring.freed (task, key) SELECT name, key FROM vacated WHERE scope = 'key')
+DELETE FROM mainspring.unique_keys AS held
+USING (SELECT * FROM there UNION ALL SELECT * FROM done) AS gone
+WHERE held.task = gone.task AND held.key = gone.unique_key AND held.job = gone.id

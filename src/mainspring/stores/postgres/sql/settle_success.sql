@@ -1,0 +1,44 @@
+-- Moves jobs that succeeded into history, those of which everything is still as it was when they were claimed by this
+-- node; says which. The rest is looked at one by one. A key whose job is over is given up in passing, unless somebody is
+-- waiting for it in a transaction: then its row stays, and says nothing any more.
+-- Node and state are spelt so that no index can serve them: it would read all that the node runs for each of these.
+-- Indexes: jobs_pkey, places_by_job, unique_keys_pkey, nodes_id_key.
+WITH ended AS (
+    DELETE FROM mainspring.jobs AS jobs
+    USING unnest(
+        $2::uuid[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::double precision[], $8::bytea[]
+    ) AS given (id, lease, revision, finished_at, keep_until, took, result)
+    WHERE jobs.id = given.id AND jobs.lease = given.lease AND jobs.revision = given.revision
+        AND jobs.node IS NOT DISTINCT FROM $1::text AND jobs.state || '' = 'running' AND NOT jobs.traced
+        AND EXISTS (SELECT FROM mainspring.nodes WHERE nodes.id = $1 AND alive)
+    RETURNING jobs.*, given.finished_at, given.keep_until, given.took, given.result
+),
+kept AS (
+    INSERT INTO mainspring.history (
+        id, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts,
+        policy, expires_at, cancel_requested_at, finished_at, keep_until, node, settled_by, started_at, seconds,
+        enqueued_at, timeout, key, unique_key, unique_period, unique_on_conflict, parent, facts, payload, result
+    )
+    SELECT
+        id, queue, task, priority, 'succeeded', run_at, attempt, granted, losses, loss_limit, lease, revision + 1,
+        max_attempts, policy, expires_at, cancel_requested_at, finished_at, keep_until, node, node, started_at, took,
+        enqueued_at, timeout, key, unique_key, unique_period, unique_on_conflict, parent, facts, payload, result
+    FROM ended
+),
+vacated AS (
+    DELETE FROM mainspring.places USING ended WHERE places.job = ended.id AND places.lease = ended.lease
+    RETURNING places.scope, places.name, places.key
+),
+freed AS (
+    INSERT INTO mainspring.freed (task, key) SELECT name, key FROM vacated WHERE scope = 'key'
+),
+given_up AS (
+    DELETE FROM mainspring.unique_keys WHERE ctid = ANY (ARRAY(
+        SELECT held.ctid
+        FROM ended JOIN mainspring.unique_keys AS held
+            ON held.task = ended.task AND held.key = ended.unique_key AND held.job = ended.id
+        WHERE ended.unique_key IS NOT NULL AND held.taken_until IS NULL
+        FOR UPDATE OF held SKIP LOCKED
+    ))
+)
+SELECT id FROM ended

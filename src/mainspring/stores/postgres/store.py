@@ -1,0 +1,407 @@
+"""A store in a PostgreSQL database: its verbs, and who carries them out."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+from uuid import UUID
+
+from mainspring.clock import Clock, SystemClock
+from mainspring.core.job import WAITING, Claim, JobId, NodeId
+from mainspring.core.limits import Gate
+from mainspring.core.names import Name
+from mainspring.duration import Duration, seconds
+from mainspring.errors import DeclarationError
+from mainspring.stores.postgres import (
+    claim,
+    enqueue,
+    gates,
+    inspect,
+    locks,
+    migrate,
+    nodes,
+    notes,
+    operate,
+    partitions,
+    prune,
+    settle,
+)
+from mainspring.stores.postgres.connections import Connections
+from mainspring.stores.postgres.enqueue import Batch
+from mainspring.stores.postgres.joined import identity
+from mainspring.stores.postgres.lines import LONG_AGO, Lines
+from mainspring.stores.postgres.settings import Settings
+from mainspring.stores.postgres.skew import Skew
+from mainspring.stores.postgres.statements import statement
+from mainspring.stores.postgres.transaction import PostgresTransaction, may_conflict, settle_one
+from mainspring.stores.postgres.verb import Ask, Verb
+from mainspring.stores.postgres.wake import Bells, Hint
+from mainspring.stores.records import (
+    AttemptView,
+    Claimed,
+    ClaimRequest,
+    Enqueued,
+    JobFilter,
+    JobPage,
+    JobView,
+    Lock,
+    LogLine,
+    NewJob,
+    NodeOrder,
+    NodeRecord,
+    NodeView,
+    Note,
+    Order,
+    Place,
+    Pulse,
+    QueueView,
+    SchemaVersion,
+    Settled,
+    Settlement,
+    Verdict,
+)
+from mainspring.stores.transactions import postgres as users
+
+T = TypeVar("T")
+
+SYSTEM_CLOCK: Final = SystemClock()
+_INSTANT: Final = statement("instant")
+LONG: Final = timedelta(minutes=1)
+"""For a handler's transaction: it keeps a connection, and old rows from being cleared away."""
+_MIGRATION: Final = 300.0
+"""Seconds that one statement of a migration may take."""
+_UNDER_WAY: Final = 60.0
+"""Seconds: no claim is under way for so long, so one that is committed later has begun since."""
+_ROUNDS: Final = 100
+"""How often a claim goes on that only parked blocked jobs; each time a thousand of each lane."""
+
+
+class PostgresStore:
+    """Jobs in a schema of a PostgreSQL database, for any number of machines.
+
+    `dsn` is read as libpq reads it, several hosts included. `connections` is how many each event loop may open beside
+    the one that listens; `timeout` after which a statement that has no answer is given up, and its connection with it;
+    `patience` for how long a verb is tried again on fresh connections before it raises. A `clock` that is not the
+    system's gives all instants, for tests; else the database does.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        schema: str = "mainspring",
+        connections: int = 5,
+        timeout: Duration = "5s",
+        patience: Duration = "10s",
+        listen: bool = True,
+        listen_dsn: str | None = None,
+    ) -> None:
+        self._settings = Settings(
+            dsn=dsn,
+            clock=clock,
+            schema=schema,
+            own_time=not isinstance(clock, SystemClock),
+            connections=connections,
+            timeout=seconds(timeout),
+            patience=seconds(patience),
+            listen=listen,
+            listen_dsn=listen_dsn,
+        )
+        self._identity = UUID(int=0)
+        self._lines = Lines()
+        self._known: dict[NodeId, nodes.Known] = {}
+        self._skew = Skew(self._settings)
+        self._connections = Connections(self._settings)
+        self._bells = Bells(self._settings, on_hint=self._lines.pull, skew=self._skew)
+
+    # Jobs
+
+    async def enqueue(self, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        self._connections.must_be_open()
+        if not new:
+            return ()
+        answers = await self._enqueue(new)
+        if any(answer.fresh for answer in answers):
+            self._committed(enqueue.least_run_at(new))
+        return answers
+
+    async def _enqueue(self, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        if len(new) == 1 and new[0].unique is not None:
+            answer = await self._run(lambda: enqueue.enqueue_unique_alone(self._at, new[0]))
+            if answer is not None:
+                return (answer,)
+        batch = Batch(new)
+        return await self._run(lambda: enqueue.enqueue(self._at, batch), whole=not batch.is_one_statement)
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        claimed, again = await self._claim(request)
+        for _ in range(_ROUNDS):
+            if not again:
+                break
+            claimed, again = await self._claim(request)
+        return claimed
+
+    async def _claim(self, request: ClaimRequest) -> tuple[Claimed, bool]:
+        """Claim once; says also whether to go on at once, because there were only blocked jobs in sight."""
+        lines = self._lines
+        held: Sequence[Gate] = claim.gates_asked(lines, request) if lines.gated else ()
+        if not held:
+            claimed, held = await self._run(lambda: claim.claim(self._at, request, lines))
+            if claimed is not None:
+                return claimed, False
+        return await self._run(lambda: claim.claim_through_gates(self._at, request, lines, held), whole=True)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+        self._connections.must_be_open()
+        if not settlements:
+            return ()
+        answers = dict(await self._succeed(settlements))
+        left = [place for place in range(len(settlements)) if place not in answers]
+        if left:
+            rest = [settlements[place] for place in left]
+            answers |= zip(left, await self._run(lambda: settle.settle(self._at, rest), whole=True), strict=True)
+        written = [
+            one.change.after for place, one in enumerate(settlements) if answers[place].verdict is Verdict.ACCEPTED
+        ]
+        if written:
+            waiting = [after.run_at for after in written if after is not None and after.state in WAITING]
+            self._committed(min(waiting, default=None))
+        return tuple(answers[place] for place in range(len(settlements)))
+
+    async def _succeed(self, settlements: Sequence[Settlement]) -> dict[int, Settled]:
+        """Write the plain successes among them; what was not written is left to the long way."""
+        plain = settle.successes(settlements)
+        if plain is None:
+            return {}
+        by, places = plain
+        done = await self._run(lambda: settle.succeed(by, [settlements[place] for place in places]))
+        return {place: settle.ACCEPTED for place in places if settlements[place].change.before.id in done}
+
+    async def note(self, notes_: Sequence[Note]) -> tuple[bool, ...]:
+        self._connections.must_be_open()
+        return await self._run(lambda: notes.note(notes_), whole=True) if notes_ else ()
+
+    async def release(self, node: NodeId, places: Sequence[Place]) -> None:
+        self._connections.must_be_open()
+        released = await self._run(lambda: gates.release(node, places)) if places else False
+        if released:
+            self._opened_up()
+
+    async def declare(self, gates_: Sequence[Gate]) -> None:
+        if await self._run(lambda: gates.declare(gates_), whole=True):
+            self._opened_up()
+
+    async def mend(self, limit: int) -> int:
+        mended = await self._run(lambda: gates.mend(limit), whole=True)
+        if mended:
+            self._opened_up()
+        return mended
+
+    async def prune(self, limit: int) -> int:
+        return await prune.prune(self._connections, self._at, limit)
+
+    # Nodes
+
+    async def join(self, node: NodeRecord) -> int:
+        return await self._run(lambda: nodes.join(self._at, node))
+
+    async def renew(self, node: NodeId, term: int) -> Pulse:
+        before = self._settings.clock.now()
+        known = self._known.get(node, nodes.Known())
+        pulse, instant = await self._run(lambda: nodes.renew(self._at, node, term, known))
+        self._skew.sample(before, instant, self._settings.clock.now())
+        since = (self._at or instant) - timedelta(seconds=_UNDER_WAY)
+        self._known[node] = nodes.Known(tuple(one.job for one in pulse.held), since)
+        return pulse
+
+    async def update(self, node: NodeId, term: int, record: NodeRecord) -> None:
+        await self._run(lambda: nodes.update(self._at, node, term, record), whole=True)
+
+    async def answer(self, node: NodeId, term: int, order: int, answer: str) -> None:
+        await self._run(lambda: nodes.answer(self._at, node, term, order, answer))
+
+    async def declare_dead(self, node: NodeId, term: int, counter: int | None = None) -> bool:
+        died = await self._run(lambda: nodes.declare_dead(self._at, node, term, counter), whole=True)
+        if died:
+            self._committed(None)
+        return died
+
+    async def orphans(self, limit: int) -> tuple[Claim, ...]:
+        return await self._run(lambda: nodes.orphans(limit))
+
+    async def unknown_tasks(self, grace: timedelta) -> tuple[Name, ...]:
+        return await self._run(lambda: nodes.unknown_tasks(self._at, grace))
+
+    # Locks
+
+    async def acquire(self, name: str, holder: str, ttl: timedelta) -> Lock | None:
+        return await self._run(lambda: locks.acquire(self._at, name, holder, ttl))
+
+    async def extend(self, lock: Lock, ttl: timedelta) -> Lock | None:
+        return await self._run(lambda: locks.extend(self._at, lock, ttl))
+
+    async def resign(self, lock: Lock) -> bool:
+        return await self._run(lambda: locks.resign(self._at, lock))
+
+    # Operator
+
+    async def pause(self, queue: str, *, by: str = "", reason: str = "") -> bool:
+        return await self._run(lambda: operate.pause(self._at, queue, by, reason))
+
+    async def resume(self, queue: str) -> bool:
+        resumed = await self._run(lambda: operate.resume(queue))
+        if resumed:
+            self._opened_up()
+        return resumed
+
+    async def order(self, node: NodeId, order: NodeOrder) -> Order:
+        return await self._run(lambda: nodes.order(self._at, node, order))
+
+    # Inspector
+
+    async def get(self, ids: Sequence[JobId]) -> tuple[JobView | None, ...]:
+        return await self._run(lambda: inspect.get(ids))
+
+    async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
+        return await self._run(lambda: inspect.list_jobs(which, limit, after))
+
+    async def attempts(self, job: JobId) -> tuple[AttemptView, ...]:
+        return await self._run(lambda: inspect.attempts(job))
+
+    async def log_lines(self, job: JobId) -> tuple[LogLine, ...]:
+        return await self._run(lambda: inspect.log_lines(job))
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        return await self._run(inspect.queues)
+
+    async def nodes(self) -> tuple[NodeView, ...]:
+        return await self._run(nodes.views)
+
+    async def orders(self, node: NodeId) -> tuple[Order, ...]:
+        return await self._run(lambda: nodes.orders(node))
+
+    # Wake
+
+    def watch(self, ring: Callable[[], None]) -> Callable[[], None]:
+        self._connections.must_be_open()
+        return self._bells.watch(ring)
+
+    # Transactions
+
+    @asynccontextmanager
+    async def transaction(self, *, limit: timedelta | None = None) -> AsyncIterator[PostgresTransaction]:
+        async with PostgresTransaction.begun(self._connections, limit or LONG, self._settings, self._at) as transaction:
+            yield transaction
+        if transaction.woke:
+            self._committed(transaction.least)
+
+    def blocks(self, tx: object) -> bool:
+        return not isinstance(tx, PostgresTransaction) and users.blocks(tx)
+
+    async def enqueue_in(self, tx: object, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        """As the port says; a handler's own `transaction` is taken too."""
+        if isinstance(tx, PostgresTransaction):
+            return await self._own(tx).enqueue(new)
+        verb = enqueue.enqueue(self._at, Batch(new))
+        hint = self._hint(enqueue.least_run_at(new))
+        return await users.run_in(tx, verb, self._settings, self._identity, whole=may_conflict(new), hint=hint)
+
+    def enqueue_in_sync(self, tx: object, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        verb = enqueue.enqueue(self._at, Batch(new))
+        hint = self._hint(enqueue.least_run_at(new))
+        return users.run_in_sync(tx, verb, self._settings, self._identity, whole=may_conflict(new), hint=hint)
+
+    async def settle_in(self, tx: object, settlement: Settlement) -> Settled:
+        if isinstance(tx, PostgresTransaction):
+            return await self._own(tx).settle(settlement)
+        verb = settle_one(self._at, settlement)
+        return await users.run_in(tx, verb, self._settings, self._identity, hint=self._hint(None))
+
+    def settle_in_sync(self, tx: object, settlement: Settlement) -> Settled:
+        verb = settle_one(self._at, settlement)
+        return users.run_in_sync(tx, verb, self._settings, self._identity, hint=self._hint(None))
+
+    # Schema
+
+    @property
+    def shares_fate(self) -> bool:
+        return False
+
+    def now(self) -> datetime:
+        return self._skew.now()
+
+    async def open(self) -> None:
+        """Make the store ready; one that is open stays so."""
+        await self._connections.open()
+        try:
+            await self._migrate()
+            self._identity = await self._run(identity)
+            await self._measure_skew()
+        except BaseException:
+            await asyncio.shield(self._connections.close())
+            raise
+
+    async def close(self) -> None:
+        """Let go of the database; it may be opened again."""
+        await self._bells.close()
+        await self._connections.close()
+
+    async def schema(self) -> SchemaVersion:
+        connections = Connections(self._settings)
+        await connections.open()
+        try:
+            tables = await connections.run(lambda: migrate.found(self._settings.schema))
+        finally:
+            await connections.close()
+        return SchemaVersion(found=tables.version, wanted=migrate.WANTED)
+
+    # How all of this is done
+
+    @property
+    def _at(self) -> datetime | None:
+        """What to tell the database about the time: nothing, unless a test's clock gives it."""
+        return self._settings.clock.now() if self._settings.own_time else None
+
+    async def _migrate(self) -> None:
+        settings = self._settings
+        days = 0 if settings.own_time else partitions.AHEAD  # a test's clock is in another time
+        while await self._connections.run(
+            lambda: migrate.migrate(settings.store, settings.schema, days=days), whole=True, timeout=_MIGRATION
+        ):
+            pass
+
+    async def _measure_skew(self) -> None:
+        before = self._settings.clock.now()
+        instant = await self._run(instant_there)
+        self._skew.sample(before, instant, self._settings.clock.now())
+
+    async def _run(self, verb: Callable[[], Verb[T]], *, whole: bool = False) -> T:
+        return await self._connections.run(verb, whole=whole)
+
+    def _committed(self, least: datetime | None) -> None:
+        """Tell everyone that something may be claimed, due since `least` at the earliest, or has finished."""
+        self._bells.committed(least)
+
+    def _hint(self, least: datetime | None) -> Hint | None:
+        """What to say when a user's own transaction is committed, which may be late: marks will have gone on by then."""
+        now = self.now()
+        return self._bells.hint(now if least is None else min(now, least))
+
+    def _own(self, transaction: PostgresTransaction) -> PostgresTransaction:
+        if not transaction.is_on(self._settings):
+            raise DeclarationError("tx", f"it is a transaction of another store, and not of {self._settings.store}")
+        return transaction
+
+    def _opened_up(self) -> None:
+        """Tell everyone that what was held back may be claimed, however long it has been due."""
+        self._lines.forget_marks()
+        self._bells.committed(LONG_AGO)
+
+
+def instant_there() -> Verb[datetime]:
+    """Ask what time it is in the database."""
+    ((instant,),) = yield Ask(_INSTANT)
+    assert isinstance(instant, datetime)  # noqa: S101 -- it is what the statement asks for
+    return instant

@@ -1,0 +1,69 @@
+"""A server that keeps what it has committed, and one that follows it word by word and can take its place."""
+
+from types import TracebackType
+from typing import Literal, Self
+
+from tests.servers.postgres import Server, new_server
+from tests.servers.system import wait_until
+
+How = Literal["fast", "immediate", "kill"]
+IN_STEP = "SELECT 1 FROM pg_stat_replication WHERE (state, sync_state) = ('streaming', 'sync')"
+
+
+class Cluster:
+    """Two servers at first. After the failover the old one stays away for good, and the other is alone."""
+
+    def __init__(self) -> None:
+        self.primary = new_server(durable=True)
+        self._standby: Server | None = None
+        self._servers = [self.primary]
+        self.restarts = 0
+        self.failovers = 0
+
+    @property
+    def url(self) -> str:
+        """Where the store is, whichever of the two is alive."""
+        hosts = ",".join(f"{server.host}:{server.port}" for server in self._servers)
+        return f"postgresql://postgres@{hosts}/postgres"
+
+    def stop(self, how: How) -> None:
+        """Stop the one that takes writes, in good order or not."""
+        if how == "kill":
+            self.primary.kill()
+        else:
+            self.primary.stop(how)
+
+    def start(self) -> None:
+        """Start it again."""
+        self.primary.start()
+        self.restarts += 1
+
+    def fail_over(self) -> None:
+        """Kill the one that takes writes, and have the other take its place."""
+        assert self._standby is not None, "there is nobody left to take over"
+        # After a restart it needs a moment to catch up; before that nobody may choose it.
+        wait_until(lambda: self.primary.sql(IN_STEP), "the standby is in step")
+        self.primary.kill()
+        self.primary.close()
+        self._standby.promote()
+        self.primary, self._standby = self._standby, None
+        self.failovers += 1
+
+    def __enter__(self) -> Self:
+        try:
+            self.primary.start()
+            self._standby = self.primary.standby()
+            self._servers.append(self._standby)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        for server in self._servers:
+            server.close()

@@ -1,0 +1,162 @@
+"""Workers, jobs, queues and nodes on PostgreSQL, from the command line, as on a file."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import cli, until
+from tests.cli.postgres_shop import ServerShop, shop_on
+from tests.servers.postgres import Server, new_server
+
+
+@pytest.fixture
+def shop(postgres: Server, postgres_schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerShop:
+    monkeypatch.delenv("MAINSPRING_URL", raising=False)
+    monkeypatch.setenv("SHOP_URL", "")
+    monkeypatch.chdir(tmp_path)
+    shop = shop_on(postgres, postgres_schema, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "shop", raising=False)
+    return shop
+
+
+def said(shop: ServerShop, *arguments: str, code: int = 0) -> list[str]:
+    done = cli(*arguments, "--url", shop.url)
+    assert done.exit_code == code, done.output
+    return done.output.splitlines()
+
+
+def test_a_worker_makes_the_tables_runs_jobs_and_ends_in_good_order(shop: ServerShop) -> None:
+    with shop.worker("--concurrency", "3") as worker:
+        assert "6 tasks: add, deaf, fail, nap, once, where; 3 jobs at a time" in worker.says("at a time")
+        done = shop.run("jobs", "enqueue", "shop:app", "add", "2", "--args", '{"b": 5}', "--wait", "--timeout", "20s")
+        assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
+        worker.signal()
+        assert worker.ends() == 0
+    assert "everything was finished" in worker.text()
+    assert "WARNING" not in worker.text().replace("SIGTERM: finishing what runs", "").replace(
+        "WARNING mainspring.node", ""
+    )
+
+
+def test_jobs_are_listed_shown_retried_cancelled_and_deleted(shop: ServerShop) -> None:
+    failing = shop.enqueue("fail", '"out of paper"')
+    napping = shop.enqueue("nap", 60)
+    with shop.worker() as worker:
+        until(lambda: [job["state"] for job in shop.lines("jobs", "list")] == ["running", "failed"])
+        heading, first, second = said(shop, "jobs", "list")
+        assert heading.split() == ["ID", "STATE", "TASK", "QUEUE", "TRIES", "WHEN", "NOTE"]
+        assert first.split()[:5] == [napping, "running", "nap", "default", "1/6"]
+        assert second.endswith("exhausted: ValueError: out of paper")
+        assert said(shop, "jobs", "list", "--state", "failed", "--cause", "exhausted")[1:] == [second]
+        page = "\n".join(said(shop, "jobs", "show", napping))
+        assert "50 % asleep" in page
+        assert "info    good night" in page
+        assert 'arguments  {"why": "out of paper"}' in said(shop, "jobs", "show", failing)
+        assert said(shop, "queues", "list")[1].split() == ["default", "open", "0", "1"]
+
+        assert said(shop, "jobs", "cancel", napping) == [f"{napping} is asked to stop"]
+        until(lambda: shop.job(napping)["state"] == "cancelled")
+        assert said(shop, "jobs", "retry", failing) == [f"{failing} will run again"]
+        until(lambda: shop.job(failing)["attempt"] == 2 and shop.job(failing)["state"] == "failed")
+        assert said(shop, "jobs", "delete", failing, napping) == [f"{failing} is gone", f"{napping} is gone"]
+        assert said(shop, "jobs", "list") == ["No such jobs."]
+        worker.signal()
+        assert worker.ends() == 0
+
+
+def test_queues_are_paused_by_a_name_and_for_a_reason(shop: ServerShop) -> None:
+    shop.migrate()
+    assert said(shop, "queues", "pause", "mail", "--reason", "no stamps") == ["mail is paused"]
+    assert said(shop, "queues", "pause", "mail") == ["mail was paused already"]
+    job = shop.enqueue("once", '"hello"')
+    assert said(shop, "queues", "list")[1].split()[:4] == ["mail", "paused", "1", "0"]
+    assert "no stamps" in said(shop, "queues", "list")[1]
+    with shop.worker() as worker:
+        worker.says("at a time")
+        shop.run("jobs", "enqueue", "shop:app", "add", "1", "--wait")
+        assert shop.job(job)["state"] == "ready"
+        assert said(shop, "queues", "resume", "mail") == ["mail goes on"]
+        until(lambda: shop.job(job)["state"] == "succeeded")
+        worker.signal()
+        worker.ends()
+
+
+def test_nodes_are_listed_and_obey(shop: ServerShop) -> None:
+    shop.migrate()
+    assert said(shop, "nodes", "list") == ["No node is alive."]
+    with shop.worker("--lease", "2s", "--queue", "mail") as worker:
+        worker.says("at a time")
+        (node,) = shop.lines("nodes", "list")
+        assert said(shop, "nodes", "list")[1].split()[:5] == [node["id"], "alive", "0/20", "6", "mail"]
+        assert "thread MainThread" in "\n".join(said(shop, "nodes", "stacks", node["id"]))
+        said(shop, "nodes", "concurrency", node["id"], "7")
+        until(lambda: shop.lines("nodes", "list")[0]["concurrency"] == 7)
+        assert said(shop, "nodes", "stop", node["id"]) == [
+            f"{node['id']} is asked; it learns of it with its next renewal"
+        ]
+        assert worker.ends() == 0
+    assert said(shop, "nodes", "list", "--all")[1].split()[:2] == [node["id"], "dead"]
+
+
+@pytest.mark.slow
+def test_what_a_killed_worker_held_is_run_by_the_next(shop: ServerShop) -> None:
+    job = shop.enqueue("nap", 1)
+    with shop.worker() as first:
+        until(lambda: shop.job(job)["state"] == "running")
+        first.signal(signal.SIGKILL)
+        first.ends()
+    with shop.worker("--processes", "2") as second:
+        until(lambda: shop.job(job)["state"] == "succeeded")
+        assert len(shop.lines("nodes", "list")) == 2
+        second.signal()
+        assert second.ends() == 0
+    found = shop.job(job)
+    assert (found["attempt"], found["lease"], [one["end"] for one in found["attempts"]]) == (2, 2, ["lost"])
+
+
+def test_a_worker_works_as_a_role_that_may_do_nothing_else(shop: ServerShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with shop.role() as role:
+        monkeypatch.setenv("SHOP_URL", shop.as_role(role))
+        with shop.worker("--log-json") as worker:
+            worker.says("at a time")
+            done = shop.run("jobs", "enqueue", "shop:app", "add", "2", "--wait", "--timeout", "20s")
+            assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+            worker.signal()
+            assert worker.ends() == 0
+        lines = [json.loads(line) for line in worker.text().splitlines()]
+        assert [line["message"] for line in lines if line["level"] in {"warning", "error"}] == [
+            "SIGTERM: finishing what runs; once more to hurry"
+        ]
+
+
+def test_a_server_that_is_not_there_is_told_without_the_password(shop: ServerShop) -> None:
+    url = "postgresql://postgres:hunter2@127.0.0.1:1/shop?patience=200ms"
+    done = shop.run("jobs", "list", "--url", url)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1].startswith(
+        "mainspring: PostgreSQL store (schema mainspring): the server cannot"
+    )
+    assert "hunter2" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert shop.run("worker", "shop:app", SHOP_URL=url).returncode == 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_worker_lives_through_a_restart_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_URL", "")
+    monkeypatch.chdir(tmp_path)
+    with new_server(durable=True) as server:
+        shop = shop_on(server, "mainspring", tmp_path)
+        with shop.worker() as worker:
+            worker.says("at a time")
+            server.restart()
+            done = shop.run("jobs", "enqueue", "shop:app", "add", "2", "--wait", "--timeout", "30s")
+            assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+            worker.signal()
+            assert worker.ends() == 0
+        assert "the database is out of reach" in worker.text()
+        assert "the database is back after" in worker.text()

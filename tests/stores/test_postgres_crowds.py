@@ -1,0 +1,309 @@
+"""Many who use one PostgreSQL store at the same time: what must hold, whatever comes between what."""
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+
+import pytest
+
+from mainspring.core import machine
+from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
+from mainspring.core.job import FINISHED, JobId, Retention, State
+from mainspring.core.limits import Gate, Scope
+from mainspring.core.outcome import Interrupted, Lost, Outcome, Snoozed, Succeeded
+from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.errors import Conflict, IllegalTransition, NodeGone
+from mainspring.stores.postgres import PostgresStore, claim
+from mainspring.stores.records import Delivery, LogLine, Note, Place, Settlement, Verdict
+from tests.servers.postgres import Server
+from tests.stores.postgres_crowd import FATAL, RAISED, SEND, Crowd, Node, crowd, end, new
+from tests.stores.postgres_wires import on_real_time
+
+SHORT = timedelta(milliseconds=20)
+
+few_and_many = pytest.mark.parametrize("size", [1, pytest.param(8, marks=pytest.mark.slow)], ids=["few", "many"])
+
+
+@asynccontextmanager
+async def watching(look: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Look again and again while the block runs; what the look finds wrong it raises."""
+    over = asyncio.Event()
+
+    async def watch() -> None:
+        while not over.is_set():
+            await look()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        try:
+            yield
+        finally:
+            over.set()
+
+
+async def all_over(those: Crowd) -> bool:
+    return await those.sql("SELECT 1 FROM mainspring.jobs LIMIT 1") == []
+
+
+async def end_states(those: Crowd) -> Counter[str]:
+    rows = await those.sql("SELECT state, count(*) FROM mainspring.history GROUP BY state")
+    return Counter({str(state): int(count) for state, count in rows})
+
+
+# Claiming.
+
+
+@few_and_many
+@on_real_time
+async def test_claimers_that_compete_get_each_job_once_and_in_order(
+    postgres: Server, postgres_schema: str, size: int
+) -> None:
+    jobs = [new(queue=f"q{n % 3}", priority=10 * (n % 2)) for n in range(400 * size)]
+    given: list[Delivery] = []
+
+    async def drain(node: Node) -> None:
+        last: dict[tuple[str, int], tuple[datetime, JobId]] = {}
+        while deliveries := await node.take(random.randint(1, 40)):
+            assert [-delivery.claim.job.priority for delivery in deliveries] == sorted(
+                -delivery.claim.job.priority for delivery in deliveries
+            )
+            for job in (delivery.claim.job for delivery in deliveries):
+                lane, position = (job.queue, job.priority), (job.run_at, job.id)
+                assert lane not in last or last[lane] < position
+                last[lane] = position
+            given.extend(deliveries)
+            assert set(await node.settle(deliveries)) == {Verdict.ACCEPTED}
+
+    async with crowd(postgres, postgres_schema) as those:
+        nodes = [await those.node() for _ in range(5)]
+        for begin in range(0, len(jobs), 500):
+            await nodes[0].store.enqueue(jobs[begin : begin + 500])
+        await asyncio.gather(*map(drain, nodes))
+
+        assert Counter(delivery.claim.job.id for delivery in given) == Counter(job.id for job in jobs)
+        assert {delivery.claim.job.lease for delivery in given} == {1}
+        assert await all_over(those)
+        assert await end_states(those) == {"succeeded": len(jobs)}
+
+
+@few_and_many
+@on_real_time
+async def test_a_claim_that_begins_when_a_queue_has_been_paused_gets_nothing_of_it(
+    postgres: Server, postgres_schema: str, size: int
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        operator = await those.open()
+        nodes = [await those.node() for _ in range(4)]
+        await operator.enqueue([new(queue="mail") for _ in range(300)])
+        paused_since: list[int] = []
+        claims = 0
+
+        async def work(node: Node) -> None:
+            nonlocal claims
+            while claims < 200 * size:
+                claims += 1
+                began_paused = bool(paused_since)
+                deliveries = await node.take(2)
+                assert not (deliveries and began_paused)
+                await node.settle(deliveries, Interrupted(started=False))
+
+        async def pause_and_resume() -> None:
+            while claims < 200 * size:
+                assert await operator.pause("mail")
+                paused_since.append(claims)
+                await asyncio.sleep(random.uniform(0, 0.02))
+                paused_since.clear()
+                assert await operator.resume("mail")
+                await asyncio.sleep(random.uniform(0, 0.02))
+
+        await asyncio.gather(pause_and_resume(), *map(work, nodes))
+
+
+# Enqueueing.
+
+
+@few_and_many
+@on_real_time
+async def test_an_id_that_many_enqueue_while_it_runs_and_ends_is_one_job(
+    postgres: Server, postgres_schema: str, size: int
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        handles = [await those.open() for _ in range(10)]
+        node = await those.node()
+        fresh: Counter[JobId] = Counter()
+        is_over = asyncio.Event()
+
+        async def work() -> None:
+            while not is_over.is_set() or not await all_over(those):
+                await node.settle(await node.take(5))
+
+        async def enqueue_all() -> None:
+            for number in range(25 * size):
+                unique = [None, UniqueKey(key="a"), UniqueKey(key="b", period=SHORT)][number % 3]
+                job, beside = new(unique=unique), new()
+
+                async def enqueue(handle: PostgresStore, batch: bool) -> None:
+                    await asyncio.sleep(random.uniform(0, 0.01))
+                    for answer in await handle.enqueue([job, beside] if batch else [job]):
+                        fresh[answer.id] += answer.fresh
+
+                await asyncio.gather(*(enqueue(handle, place % 2 == 0) for place, handle in enumerate(handles)))
+            is_over.set()
+
+        await asyncio.gather(work(), enqueue_all())
+
+        assert {id_: times for id_, times in fresh.items() if times != 1} == {}
+        assert await those.sql("SELECT id FROM mainspring.history GROUP BY id HAVING count(*) > 1") == []
+        assert await end_states(those) == {"succeeded": len(fresh)}
+
+
+@few_and_many
+@on_real_time
+async def test_of_a_unique_key_there_is_never_more_than_one_active_job(
+    postgres: Server, postgres_schema: str, size: int
+) -> None:
+    """And whoever is in the way of whom, nobody hears of a deadlock."""
+    answers: Counter[str] = Counter()
+
+    async def look() -> None:
+        assert await those.sql("SELECT unique_key FROM mainspring.jobs GROUP BY unique_key HAVING count(*) > 1") == []
+
+    async with crowd(postgres, postgres_schema) as those:
+        nodes = [await those.node() for _ in range(3)]
+        handles = [await those.open() for _ in range(10)]
+        is_over = asyncio.Event()
+
+        async def enqueue(handle: PostgresStore) -> None:
+            for _ in range(15 * size):
+                words = list(OnConflict)
+                random.shuffle(words)
+                keys = random.sample("abcdef", random.choice([1, 3]))
+                new_ones = [
+                    new(unique=UniqueKey(key=key, on_conflict=word), priority=random.choice([10, 50]))
+                    for key, word in zip(keys, words, strict=False)
+                ]
+                try:
+                    for answer in await handle.enqueue(new_ones):
+                        answers["fresh" if answer.fresh else "there"] += 1
+                except Conflict:
+                    answers["conflict"] += 1
+
+        async def work(node: Node) -> None:
+            while not is_over.is_set():
+                deliveries = await node.take(2)
+                await node.settle(deliveries, random.choice([Succeeded(), Succeeded(), FATAL, Interrupted(started=True)]))
+
+        async def retry(handle: PostgresStore) -> None:
+            while not is_over.is_set():
+                rows = await those.sql("SELECT id FROM mainspring.history WHERE state <> 'succeeded' LIMIT 5")
+                for (id_,) in rows:
+                    (view,) = await handle.get([id_])
+                    if view is not None and view.job.state in {State.FAILED, State.CANCELLED}:
+                        change = machine.command(view.job, RetryJob(), handle.now())
+                        (settled,) = await handle.settle([Settlement(change=change)])
+                        answers[settled.verdict] += 1
+                await asyncio.sleep(0.005)
+
+        async def enqueue_all() -> None:
+            await asyncio.gather(*map(enqueue, handles))
+            is_over.set()
+
+        async with watching(look):
+            await asyncio.gather(enqueue_all(), *map(work, nodes), retry(await those.open()))
+
+        assert min(answers["fresh"], answers["there"], answers["conflict"]) > 0
+        assert await those.sql(
+            "SELECT jobs.id FROM mainspring.jobs LEFT JOIN mainspring.unique_keys AS keys"
+            " ON keys.job = jobs.id AND keys.key = jobs.unique_key WHERE keys.job IS NULL"
+        ) == []
+
+
+# Gates.
+
+
+class Yard:
+    """Jobs behind gates, and nodes that work them off in all ways that there are."""
+
+    def __init__(self, those: Crowd, limit: int) -> None:
+        self.those = those
+        self.limit = limit
+        self.ends: Counter[JobId] = Counter()
+
+    async def look(self) -> None:
+        """Hold what runs, and what keeps its place, against the limits."""
+        over = await self.those.sql(
+            "SELECT 'running', key::text, count(*) FROM mainspring.jobs WHERE state = 'running' AND key IS NOT NULL"
+            " GROUP BY key HAVING count(*) > $1"
+            " UNION ALL SELECT 'places', key::text, count(*) FROM mainspring.places WHERE scope = 'key'"
+            " GROUP BY key HAVING count(*) > $1",
+            self.limit,
+        )
+        assert over == []
+
+    async def work(self, node: Node) -> None:
+        """Claim and end attempts until nothing is left; idle for a moment where nothing is given, as a node would be."""
+        while not await all_over(self.those):
+            deliveries = await node.take(random.randint(1, 6))
+            if not deliveries:
+                await asyncio.sleep(0.01)
+                continue
+            for delivery in deliveries:
+                await self._end(node, delivery)
+
+    async def _end(self, node: Node, delivery: Delivery) -> None:
+        outcome: Outcome = random.choices(
+            [Succeeded(), Snoozed(delay=SHORT), Interrupted(started=True), RAISED, FATAL], [10, 2, 2, 1, 1]
+        )[0]
+        keeps = random.random() < 0.2
+        settlement = end(delivery, outcome, node.store.now())
+        (settled,) = await node.store.settle([_keeping(settlement, keeps)])
+        assert settled.verdict is Verdict.ACCEPTED
+        if keeps:
+            await asyncio.sleep(random.uniform(0, 0.01))
+            await node.store.release(node.id, [Place(delivery.claim.job.id, delivery.claim.job.lease)])
+
+    async def die(self) -> None:
+        """Be a node that takes jobs and is never heard of again; another finds what it leaves."""
+        reaper = await self.those.node()
+        while not await all_over(self.those):
+            node = await self.those.node(reaper.store)
+            await node.take(3)
+            await asyncio.sleep(0.02)
+            assert await reaper.store.declare_dead(node.id, node.term)
+            for orphan in await reaper.store.orphans(10):
+                change = machine.decide(orphan, Lost(), reaper.store.now(), 0.5)
+                await reaper.store.settle([Settlement(change=change, by=reaper.id)])
+            await asyncio.sleep(0.05)
+
+
+def _keeping(settlement: Settlement, keeps: bool) -> Settlement:
+    return Settlement(change=settlement.change, by=settlement.by, keeps_place=keeps)
+
+
+@pytest.mark.parametrize("patience", [(1, 0), (3, 2), (1000, 20)], ids=["parks all", "parks some", "as it is"])
+@few_and_many
+@on_real_time
+async def test_a_limit_by_key_is_never_exceeded_and_nobody_is_forgotten(
+    postgres: Server, postgres_schema: str, size: int, patience: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "MANY", patience[0])
+    monkeypatch.setattr(claim, "HINDERING", patience[1])
+    async with crowd(postgres, postgres_schema) as those:
+        yard = Yard(those, limit=3)
+        nodes = [await those.node() for _ in range(4)]
+        store = nodes[0].store
+        await store.declare([Gate(scope=Scope.KEY, name=str(SEND), concurrency=3)])
+        backoff = new().backoff.fixed("10ms")
+        jobs = [
+            new(key=random.choice(["a", "a", "a", "b", None]), priority=random.choice([10, 50]), backoff=backoff, loss_limit=99)
+            for _ in range(60 * size)
+        ]
+        await store.enqueue(jobs)
+        async with asyncio.timeout(20 + 5 * size), watching(yard.look):
+            await asyncio.gather(yard.die(), *map(yard.work, nodes))
+
+        assert sum((await end_states(those)).values()) == len(jobs)
+        assert await those.sql("SELECT * FROM mainspring.places WHERE NOT kept") == []

@@ -1,0 +1,204 @@
+# ruff: noqa: S608 -- the names in these statements are the test's own
+"""A schema as it is found: new, the user's own, older, newer, foreign."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from mainspring.errors import SchemaError
+from mainspring.stores.postgres import PostgresStore, migrate, partitions
+from mainspring.stores.postgres.migrate import Migration
+from mainspring.testing.contract import SettableClock
+from tests.servers.postgres import Row, Server
+from tests.stores.postgres_verbs import Verbs, days_of
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
+
+@pytest.fixture
+def verbs(postgres: Server, postgres_schema: str) -> Iterator[Verbs]:
+    with Verbs(postgres.dsn(), postgres_schema) as verbs:
+        yield verbs
+
+
+@pytest.fixture
+def store(postgres: Server, postgres_schema: str) -> PostgresStore:
+    return PostgresStore(postgres.dsn(), schema=postgres_schema, clock=SettableClock(), patience="2s")
+
+
+def relations(server: Server) -> set[Row]:
+    """All that is there, whosever it is; the tables for long values come and go with those that they belong to."""
+    look = "SELECT relnamespace::regnamespace::text, relname FROM pg_class WHERE relname !~ '^pg_toast'"
+    return set(server.sql(look))
+
+
+async def test_all_that_it_makes_is_in_its_schema(postgres: Server, postgres_schema: str, store: PostgresStore) -> None:
+    before = relations(postgres)
+    await store.open()
+    await store.close()
+
+    made = relations(postgres) - before
+    assert {schema for schema, _ in made} == {postgres_schema}
+    assert {"jobs", "history", "versions", "jobs_waiting", "lock_terms"} <= {name for _, name in made}
+
+
+async def test_asking_for_the_schema_leaves_no_trace(
+    postgres: Server, postgres_schema: str, store: PostgresStore
+) -> None:
+    assert (await store.schema()).found == 0
+
+    assert postgres.sql("SELECT FROM pg_namespace WHERE nspname = %s", [postgres_schema]) == []
+
+
+async def test_it_moves_into_a_schema_of_the_users_own(
+    postgres: Server, postgres_schema: str, store: PostgresStore
+) -> None:
+    postgres.sql(f"CREATE SCHEMA {postgres_schema}")
+    postgres.sql(f"CREATE TABLE {postgres_schema}.letters (title text)")
+    postgres.sql(f"INSERT INTO {postgres_schema}.letters VALUES ('to a friend')")
+    await store.open()
+    await store.close()
+
+    assert (await store.schema()).found == migrate.WANTED
+    assert postgres.sql(f"SELECT * FROM {postgres_schema}.letters") == [("to a friend",)]
+
+
+@pytest.mark.parametrize(
+    ("foreign", "named"),
+    [
+        ("CREATE TABLE {}.jobs (title text)", "jobs"),
+        ("CREATE VIEW {}.history AS SELECT 1", "history"),
+        ("CREATE TYPE {}.rules AS ENUM ('one')", "rules"),
+        ("CREATE SEQUENCE {}.lock_terms", "lock_terms"),
+        ("CREATE TABLE {0}.letters (title text); CREATE INDEX jobs_waiting ON {0}.letters (title)", "jobs_waiting"),
+        ("CREATE TABLE {0}.versions (version integer); INSERT INTO {0}.versions VALUES (1)", "versions"),
+        (
+            "CREATE TABLE {}.versions (version integer, oldest_code integer, changed_at timestamptz)",
+            "versions",
+        ),
+    ],
+)
+async def test_what_has_our_names_and_is_not_ours_is_left_alone(
+    postgres: Server, postgres_schema: str, store: PostgresStore, foreign: str, named: str
+) -> None:
+    postgres.sql(f"CREATE SCHEMA {postgres_schema}; {foreign.format(postgres_schema)}")
+    before = relations(postgres)
+
+    with pytest.raises(SchemaError, match=f"the schema has {named}, .* not ours; name another schema. Nothing was"):
+        await store.open()
+    assert (await store.schema()).found == 0
+    assert relations(postgres) == before
+
+
+async def test_tables_that_serve_newer_code_only_are_left_alone(
+    postgres: Server, postgres_schema: str, store: PostgresStore
+) -> None:
+    await store.open()
+    await store.close()
+    postgres.sql(f"UPDATE {postgres_schema}.versions SET version = 99, oldest_code = 98")
+
+    with pytest.raises(SchemaError, match=r"version 99 .* 98 or later, and this one knows 1; upgrade Mainspring here"):
+        await store.open()
+    assert (await store.schema()).found == 99
+    assert postgres.sql(f"SELECT version, oldest_code FROM {postgres_schema}.versions") == [(99, 98)]
+
+
+async def test_newer_tables_that_serve_this_code_too_are_used(
+    postgres: Server, postgres_schema: str, store: PostgresStore
+) -> None:
+    await store.open()
+    await store.close()
+    postgres.sql(f"UPDATE {postgres_schema}.versions SET version = 99")
+
+    await store.open()
+    assert await store.queues() == ()
+    assert (await store.schema()).found == 99
+    await store.close()
+
+
+def test_migrations_are_numbered_without_a_gap_and_each_says_whom_it_serves() -> None:
+    assert [step.number for step in migrate.MIGRATIONS] == list(range(1, migrate.WANTED + 1))
+    assert all(1 <= step.oldest_code <= step.number for step in migrate.MIGRATIONS)
+
+
+def test_a_script_is_cut_where_a_line_ends_with_a_semicolon_and_not_in_a_comment() -> None:
+    script = "-- first; and\nCREATE TABLE a (\n    b int  -- one;\n);\n\nINSERT INTO a VALUES (1); -- done;\n"
+
+    assert [one.text for one in Migration(1, 1, script).statements] == [
+        "CREATE TABLE a (\n    b int\n);",
+        "INSERT INTO a VALUES (1);",
+    ]
+
+
+FIRST = migrate.MIGRATIONS[0]
+SECOND = Migration(2, 1, "CREATE TABLE mainspring.second (a text);\nINSERT INTO mainspring.second VALUES (';');\n")
+THIRD = Migration(3, 2, "CREATE TABLE mainspring.third (a text);")
+
+
+def test_only_what_is_missing_is_migrated_one_step_at_a_time(verbs: Verbs) -> None:
+    def step(*steps: Migration) -> bool:
+        return verbs.run(migrate.migrate("a store", verbs.schema, steps, days=0))
+
+    assert [step(FIRST, SECOND), step(FIRST, SECOND), step(FIRST, SECOND)] == [True, True, False]
+    assert versions(verbs) == [(2, 1)]
+    assert [step(FIRST, SECOND, THIRD), step(FIRST, SECOND, THIRD)] == [True, False]
+
+    assert versions(verbs) == [(3, 2)]
+    assert verbs.sql("SELECT * FROM mainspring.second") == [(";",)]
+    assert not step(FIRST, SECOND)  # older code, which these tables serve
+    with pytest.raises(SchemaError, match="upgrade"):
+        step(FIRST)
+
+
+def test_a_migration_that_fails_leaves_the_tables_as_they_were(postgres: Server, verbs: Verbs) -> None:
+    verbs.run(migrate.migrate("a store", verbs.schema, days=0))
+    before = relations(postgres)
+    broken = Migration(2, 2, "CREATE TABLE mainspring.second (a text);\nINSERT INTO mainspring.nowhere VALUES (1);")
+    with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):
+        verbs.run(migrate.migrate("a store", verbs.schema, (FIRST, broken), days=0))
+
+    assert relations(postgres) == before
+    assert versions(verbs) == [(1, 1)]
+
+
+def versions(verbs: Verbs) -> list[Row]:
+    return verbs.sql("SELECT version, oldest_code FROM mainspring.versions")
+
+
+STARTER = """
+import asyncio, sys
+from mainspring.stores.postgres import PostgresStore
+
+async def main():
+    store = PostgresStore(sys.argv[1], schema=sys.argv[2])
+    print("ready", flush=True)
+    sys.stdin.readline()
+    await store.open()
+    print((await store.schema()).found, len(await store.queues()), flush=True)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_several_processes_may_start_on_a_new_schema_at_once(postgres: Server, verbs: Verbs) -> None:
+    """Each opens the store when it is told to, so that they really meet; the days are made by all of them too."""
+    start = [sys.executable, "-c", STARTER, postgres.dsn(), verbs.schema]
+    children = [
+        subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in range(5)
+    ]
+    for child in children:
+        assert child.stdout
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    answers = [child.communicate(timeout=60)[0] for child in children]
+
+    assert answers == [f"{migrate.WANTED} 0\n"] * 5
+    assert [child.returncode for child in children] == [0] * 5
+    assert len(days_of(verbs)) == partitions.AHEAD + 1

@@ -1,0 +1,470 @@
+"""Hints on PostgreSQL: who is rung and when, what is sent, and what happens when the connection that listens is lost."""
+
+import asyncio
+import logging
+import multiprocessing
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from mainspring.stores.postgres import post
+from mainspring.stores.postgres.connected import Connected
+from mainspring.stores.postgres.skew import Skew
+from mainspring.stores.postgres.wake import Bells, channel_of, least_of, payload_of
+from tests.servers.pgbouncer import Pooler
+from tests.servers.postgres import Server, new_server
+from tests.servers.system import free_port, wait_until
+from tests.servers.wire import Wire
+from tests.stores.postgres_wires import LOGGER, lines, on_real_time, sessions, settings
+
+NOON = datetime(2031, 5, 6, 12, 0, 0, 123456, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+THREAD = "mainspring-postgres-post"
+
+
+class Process:
+    """One process's bells, and all that they have said."""
+
+    def __init__(self, dsn: str, schema: str, **changes: Any) -> None:  # noqa: ANN401 -- of Settings
+        self.settings = settings(dsn, schema=schema, **changes)
+        self.skew = Skew(self.settings)
+        self.bells = Bells(self.settings, on_hint=self._hinted, skew=self.skew)
+        self.hints: list[datetime | None] = []
+        self.rings = 0
+        self._rung = threading.Event()
+
+    def _hinted(self, least: datetime | None) -> None:
+        self.hints.append(least)
+
+    def ring(self) -> None:
+        self.rings += 1
+        self._rung.set()
+
+    async def watch(self) -> Callable[[], None]:
+        """Watch, and wait until it listens."""
+        end = self.bells.watch(self.ring)
+        await self.rung()
+        return end
+
+    async def rung(self) -> None:
+        assert await asyncio.to_thread(self._rung.wait, 10), "no ring came"
+        self.reset()
+
+    def reset(self) -> None:
+        self._rung.clear()
+
+    def forget(self) -> None:
+        self.hints, self.rings = [], 0
+        self.reset()
+
+
+@asynccontextmanager
+async def process(dsn: str, schema: str, **changes: Any) -> AsyncIterator[Process]:  # noqa: ANN401 -- of Settings
+    one = Process(dsn, schema, **changes)
+    try:
+        yield one
+    finally:
+        await one.bells.close()
+
+
+@asynccontextmanager
+async def heard(server: Server, schema: str) -> AsyncIterator[list[tuple[float, str]]]:
+    """Everything that is notified, with the time at which it came."""
+    found: list[tuple[float, str]] = []
+    connection = await asyncpg.connect(server.dsn())
+    await connection.add_listener(channel_of(schema), lambda *notified: found.append((time.monotonic(), notified[3])))
+    try:
+        yield found
+    finally:
+        await connection.close()
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == THREAD]
+
+
+@pytest.mark.parametrize("least", [None, NOON, datetime(1970, 1, 1, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)])
+def test_a_payload_is_read_as_it_was_written(least: datetime | None) -> None:
+    assert least_of(payload_of(least)) == least
+
+
+@pytest.mark.parametrize("payload", ["noon", "9" * 40, "-", "1.5"])
+def test_a_payload_that_is_not_ours_says_nothing(payload: str) -> None:
+    assert least_of(payload) is None
+
+
+def test_each_schema_has_a_channel_of_its_own_that_is_a_plain_word() -> None:
+    names = {channel_of(schema) for schema in ("mainspring", "Main spring", 'q"uoted', "mainspring2")}
+    assert len(names) == 4
+    assert all(name.isidentifier() and name.islower() and len(name) < 32 for name in names)
+
+
+@on_real_time
+async def test_a_commit_is_told_here_at_once_and_there_soon(postgres: Server, postgres_schema: str) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
+        await here.watch()
+        await there.watch()
+        here.bells.committed(NOON)  # from now on it is connected
+        await there.rung()
+        delays = []
+        for second in range(5):
+            here.forget()
+            there.forget()
+            started = time.monotonic()
+            here.bells.committed(NOON + second * SECOND)
+            assert (here.rings, here.hints) == (1, [NOON + second * SECOND])
+            await there.rung()
+            delays.append(time.monotonic() - started)
+            assert there.hints == [NOON + second * SECOND]
+            await asyncio.sleep(0.05)
+            assert here.rings == 1, "what this process sent rings it no second time"
+        assert min(delays) < 0.02
+
+
+@on_real_time
+async def test_other_schemas_are_not_disturbed(postgres: Server, postgres_schema: str) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), "another") as there:
+        await there.watch()
+        there.forget()
+        here.bells.committed(NOON)
+        await asyncio.sleep(0.2)
+        assert there.rings == 0
+
+
+@on_real_time
+async def test_many_commits_are_one_notification_every_20_ms(postgres: Server, postgres_schema: str) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here, heard(postgres, postgres_schema) as notified:
+        here.bells.committed(NOON)
+        await asyncio.sleep(0.3)
+        notified.clear()
+        started = time.monotonic()
+        count = 0
+        while time.monotonic() - started < 0.5:
+            count += 1
+            here.bells.committed(NOON - count * SECOND)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.1)
+        assert count > 1000
+        assert 5 <= len(notified) <= 27
+        assert notified[0][0] - started < 0.02, "the first goes at once"
+        assert min(least_of(payload) or NOON for _, payload in notified) == NOON - count * SECOND
+        assert least_of(notified[-1][1]) == NOON - count * SECOND, "and none is forgotten"
+
+
+@on_real_time
+async def test_what_has_no_time_does_not_hide_what_has_one(postgres: Server, postgres_schema: str) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here, heard(postgres, postgres_schema) as notified:
+        for least in (NOON, None, NOON - SECOND, None, NOON):  # while it still connects
+            here.bells.committed(least)
+        await asyncio.sleep(0.3)
+        assert sorted(payload for _, payload in notified) == ["", payload_of(NOON - SECOND)]
+
+
+@on_real_time
+async def test_a_hint_for_the_users_own_transaction_comes_every_20_ms_at_most(
+    postgres: Server, postgres_schema: str
+) -> None:
+    connection = await asyncpg.connect(postgres.dsn())
+    async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
+        await there.watch()
+        there.forget()
+        hint = here.bells.hint(NOON)
+        assert hint == (channel_of(postgres_schema), payload_of(NOON))
+        assert here.bells.hint(NOON) is None
+        await asyncio.sleep(0.025)
+        later = here.bells.hint()
+        assert later is not None
+        assert later.payload == ""
+
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.fetch("SELECT pg_notify($1, $2)", *hint)
+        await asyncio.sleep(0.1)
+        assert there.rings == 0
+        await transaction.commit()
+        await there.rung()
+        assert there.hints == [NOON]
+    await connection.close()
+
+
+@on_real_time
+async def test_a_listener_whose_session_was_ended_is_back_soon_and_rings(
+    postgres: Server, postgres_schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
+        await there.watch()
+        for _ in range(2):
+            there.forget()
+            (session,) = sessions(postgres)
+            postgres.sql("SELECT pg_terminate_backend(%s, 5000)", [session])
+            await there.rung()
+            assert session not in sessions(postgres)
+        there.forget()
+        here.bells.committed(NOON)
+        await there.rung()
+        assert there.hints == [NOON]
+    assert lines(caplog, "") == []
+
+
+@pytest.mark.slow
+@on_real_time
+async def test_a_server_that_was_away_is_listened_to_again(
+    postgres_schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with new_server() as server:
+        async with process(server.dsn(), postgres_schema) as here, process(server.dsn(), postgres_schema) as there:
+            here.bells.committed(None)
+            await there.watch()
+            there.forget()
+            server.kill()
+            told = "no notifications are heard for now"
+            await asyncio.to_thread(wait_until, lambda: lines(caplog, told), "somebody said so")
+            here.bells.committed(NOON)  # it is kept until it can be sent
+            server.start()
+            await asyncio.to_thread(wait_until, lambda: lines(caplog, "heard again"), "it listens")
+            assert there.rings > 0, "something may have been missed"
+            await asyncio.to_thread(wait_until, lambda: not here.bells.is_waiting, "it was sent")
+            await asyncio.sleep(0.1)
+            there.forget()
+            here.bells.committed(NOON + SECOND)
+            await there.rung()
+            assert there.hints == [NOON + SECOND]
+    assert len(lines(caplog, told)) == len(lines(caplog, "heard again")) == 1
+
+
+@on_real_time
+async def test_a_silent_network_is_found_out_by_the_probe(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(post, "PROBE_EVERY", 0.2)
+    with Wire(postgres.host, postgres.port) as wire:
+        async with process(wire.dsn(), postgres_schema, timeout=0.3) as here:
+            await here.watch()
+            here.forget()
+            await asyncio.sleep(0.5)
+            assert here.rings == 0, "a probe rings nobody"
+            wire.hang()
+            await asyncio.sleep(1.0)
+            wire.cut()
+            wire.heal()
+            await here.rung()
+            async with process(postgres.dsn(), postgres_schema) as there:
+                here.forget()
+                there.bells.committed(NOON)
+                await here.rung()
+                assert here.hints == [NOON]
+
+
+@on_real_time
+async def test_at_rest_it_does_nothing(postgres: Server, postgres_schema: str) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here:
+        await here.watch()
+        await asyncio.sleep(0.1)
+        look = "SELECT state_change FROM pg_stat_activity WHERE application_name = 'mainspring'"
+        before = postgres.sql(look)
+        (thread,) = (thread for thread in threading.enumerate() if thread.name == THREAD)
+        assert thread.ident
+        clock = time.pthread_getcpuclockid(thread.ident)
+        used = time.clock_gettime(clock)
+        await asyncio.sleep(1.0)
+        assert postgres.sql(look) == before
+        assert time.clock_gettime(clock) - used < 0.001
+
+
+@on_real_time
+async def test_it_listens_only_while_somebody_watches(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(post, "PROBE_EVERY", 0.1)
+    last = "SELECT query FROM pg_stat_activity WHERE application_name = 'mainspring'"
+    async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
+        there.bells.committed(NOON)
+        await asyncio.to_thread(wait_until, lambda: postgres.sql(last) == [(post._CLOCK,)], "it does not listen")
+        end = await here.watch()
+        end()
+        await asyncio.sleep(0.4)
+        here.forget()
+        there.bells.committed(NOON)
+        await asyncio.sleep(0.2)
+        assert here.hints == []
+        await here.watch()
+        here.forget()
+        there.bells.committed(NOON)
+        await here.rung()
+        assert here.hints == [NOON]
+
+
+@on_real_time
+async def test_the_probe_measures_the_clock(postgres: Server, postgres_schema: str) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here:
+        await here.watch()
+        await asyncio.to_thread(wait_until, lambda: here.skew.offset != timedelta(0), "it was measured")
+        assert abs(here.skew.offset) < timedelta(seconds=0.5)
+
+
+@on_real_time
+async def test_closing_sends_what_is_to_be_sent_and_ends_the_thread(postgres: Server, postgres_schema: str) -> None:
+    async with heard(postgres, postgres_schema) as notified:
+        for _ in range(3):
+            async with process(postgres.dsn(), postgres_schema) as here:
+                await here.watch()
+                here.bells.committed(NOON)
+                here.bells.committed(NOON - SECOND)
+            notified_least = min(least_of(payload) or NOON for _, payload in notified) if notified else None
+            await asyncio.sleep(0.05)
+            assert notified_least in {None, NOON - SECOND}
+            assert min(least_of(payload) or NOON for _, payload in notified) == NOON - SECOND
+            notified.clear()
+            assert threads() == []
+    assert sessions(postgres) == []
+
+
+@on_real_time
+async def test_a_program_that_commits_once_and_leaves_is_heard(postgres: Server, postgres_schema: str) -> None:
+    async with heard(postgres, postgres_schema) as notified:
+        async with process(postgres.dsn(), postgres_schema) as here:
+            here.bells.committed(NOON)
+        await asyncio.sleep(0.05)
+        assert [payload for _, payload in notified] == [payload_of(NOON)]
+
+
+def _commit_once(process: Process) -> None:
+    process.bells.committed(NOON)
+    asyncio.run(process.bells.close())
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@on_real_time
+async def test_a_forked_child_rings_by_itself_and_leaves_the_parents_ears_alone(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
+        await here.watch()
+        before = sessions(postgres)
+        here.forget()
+        child = multiprocessing.get_context("fork").Process(target=_commit_once, args=(here,))
+        child.start()
+        await here.rung()
+        await asyncio.to_thread(child.join, 10)
+        assert child.exitcode == 0
+        assert here.hints == [NOON]
+        assert sessions(postgres) == before
+        here.forget()
+        there.bells.committed(NOON + SECOND)
+        await here.rung()
+        assert here.hints == [NOON + SECOND]
+
+
+@pytest.mark.slow
+@on_real_time
+async def test_closing_waits_for_no_server_that_is_not_there(postgres: Server, postgres_schema: str) -> None:
+    started = time.monotonic()
+    async with process(f"postgresql://postgres@127.0.0.1:{free_port()}/", postgres_schema) as here:
+        here.bells.committed(NOON)
+    assert time.monotonic() - started < 3.5
+    with Wire(postgres.host, postgres.port) as wire:
+        wire.hang()
+        started = time.monotonic()
+        async with process(wire.dsn(), postgres_schema, timeout=30.0) as here:
+            here.bells.committed(NOON)
+        assert time.monotonic() - started < 3.5
+    assert threads() == []
+
+
+@on_real_time
+async def test_it_can_be_used_again_after_it_was_closed(postgres: Server, postgres_schema: str) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
+        await there.watch()
+        await there.bells.close()
+        there.forget()
+        here.bells.committed(NOON)
+        await asyncio.sleep(0.1)
+        assert (there.rings, there.hints) == (0, [])
+        await there.watch()
+        there.forget()
+        here.bells.committed(NOON)
+        await there.rung()
+
+
+@on_real_time
+async def test_who_asks_for_no_notifications_gets_none_and_sends_them_still(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with (
+        process(postgres.dsn(), postgres_schema, listen=False) as deaf,
+        process(postgres.dsn(), postgres_schema) as there,
+    ):
+        deaf.bells.watch(deaf.ring)
+        assert threads() == []
+        await there.watch()
+        there.forget()
+        deaf.bells.committed(NOON)
+        await there.rung()
+        deaf.forget()
+        there.bells.committed(NOON)
+        await asyncio.sleep(0.2)
+        assert deaf.rings == 0
+
+
+@on_real_time
+async def test_a_watcher_that_raises_is_logged_and_hinders_nobody(
+    postgres: Server, postgres_schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    async with process(postgres.dsn(), postgres_schema, listen=False) as here:
+        here.bells.watch(broken)
+        here.bells.watch(here.ring)
+        here.bells.committed(NOON)
+        assert here.rings == 1
+    assert [record.message for record in caplog.records if record.name == LOGGER and record.levelno >= logging.ERROR]
+
+
+@pytest.mark.needs("pgbouncer")
+@on_real_time
+async def test_behind_a_pooler_nothing_is_heard_but_by_a_way_past_it(
+    postgres: Server, postgres_schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Pooler(postgres) as pooler:
+        async with (
+            process(pooler.dsn(), postgres_schema) as behind,
+            process(pooler.dsn(), postgres_schema, listen_dsn=postgres.dsn()) as past,
+        ):
+            behind.bells.watch(behind.ring)
+            await past.watch()
+            past.forget()
+            behind.bells.committed(NOON)
+            await past.rung()
+            assert past.hints == [NOON]
+            behind.forget()
+            past.bells.committed(NOON)
+            await asyncio.sleep(0.3)
+            assert behind.rings == 0
+    assert len(lines(caplog, "listen_dsn")) == 1
+
+
+@on_real_time
+async def test_a_connection_that_swallows_notifications_is_told_once_and_asked_rarely(
+    postgres: Server, postgres_schema: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def swallow(*_: object) -> None:
+        """As a pooler does that nobody has found out: LISTEN is done, on a connection that is somebody else's next."""
+
+    monkeypatch.setattr(post, "PROBE_EVERY", 0.05)
+    monkeypatch.setattr(Connected, "listen", swallow)
+    async with process(postgres.dsn(), postgres_schema, timeout=0.1) as here:
+        await here.watch()
+        await asyncio.to_thread(wait_until, lambda: lines(caplog, "no notifications arrive"), "it was told")
+        await asyncio.sleep(0.1)
+        look = "SELECT state_change FROM pg_stat_activity WHERE application_name = 'mainspring'"
+        before = postgres.sql(look)
+        await asyncio.sleep(0.5)
+        assert postgres.sql(look) == before
+    assert len(lines(caplog, "no notifications arrive")) == 1
