@@ -235,8 +235,8 @@ class TransactionTooLong(MainspringError):
 
     def __str__(self) -> str:
         return (
-            f"the transaction was open for more than {self.seconds:g} s and was rolled back; nobody else can write "
-            "meanwhile, so do the slow part before it"
+            f"the transaction was open for more than {self.seconds:g} s and was rolled back; it is in the way of others, "
+            "so do the slow part before it, or give it a longer limit"
         )
 
 

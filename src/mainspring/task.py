@@ -52,17 +52,15 @@ class Enqueuer(Generic[P, R]):
         """Check and write the arguments, and keep them for `enqueue_many`."""
         if self._options.tx is not None:
             raise DeclarationError("using", "a call is made outside of transactions; use tx where it is enqueued")
-        return self._call(args, kwargs)
+        return Call(self.definition, self._new(args, kwargs, is_new=False))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue one job, and return it once it is committed. Raises `PayloadError` for wrong arguments."""
-        call = self._call(args, kwargs)
-        (answer,) = await submit(self._connection, [call.new], self._options.tx)
+        (answer,) = await submit(self._connection, [self._new(args, kwargs)], self._options.tx)
         return self._handle(answer)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        call = self._call(args, kwargs)
-        (answer,) = submit_sync(self._connection, [call.new], self._options.tx)
+        (answer,) = submit_sync(self._connection, [self._new(args, kwargs)], self._options.tx)
         return self._handle(answer)
 
     async def enqueue_many(self, calls: Iterable[Call[R]]) -> list[JobHandle[R]]:
@@ -74,7 +72,8 @@ class Enqueuer(Generic[P, R]):
         answers = submit_sync(self._connection, self._checked(calls), self._options.tx)
         return [self._handle(answer) for answer in answers]
 
-    def _call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Call[R]:
+    def _new(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_new: bool = True) -> NewJob:
+        """Make the job of a call. One that is kept may be enqueued more than once: it is not new then."""
         try:
             payload = self.definition.arguments.encode(args, kwargs)
         except PayloadError as misfit:
@@ -82,7 +81,8 @@ class Enqueuer(Generic[P, R]):
                 raise
             advice = f"options go before it: .using({misfit.path}=…).enqueue(…)"
             raise PayloadError(misfit.subject, misfit.path, f"{misfit.problem}; {advice}") from None
-        return Call(self.definition, new_job(self.definition, payload, self._options, self._connection.clock.now()))
+        now = self._connection.clock.now()
+        return new_job(self.definition, payload, self._options, now, is_new=is_new and self._options.id is None)
 
     def _checked(self, calls: Iterable[Call[R]]) -> list[NewJob]:
         calls = list(calls)

@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def an_app(url: str, tell: Callable[[str], None] = print) -> Mainspring:
     )
     limited(name="keyed")(of_a_key)
     app.task(name="few", limit=Limit(concurrency=TOGETHER))(for_a_while)
-    app.task(name="one", unique=Unique(key="key"))(of_a_key)
+    app.task(name="unique", unique=Unique(key="key"))(of_a_key)
     app.task(name="neighbour")(for_a_while)
     app.task(name="poison")(exits)
     return app
@@ -178,14 +179,14 @@ async def mix(url: str, log: Log, *, rate: float, count: int) -> None:
 def a_call(app: Mainspring) -> Call[Any]:
     """Choose a job: most do nothing, some take their time, some fail at first, some have to wait for others."""
     (kind,) = random.choices(  # noqa: S311 - chance, no secret
-        ["work", "slow", "flaky", "thread", "keyed", "effect"], weights=[75, 3, 4, 7, 5, 6]
+        ["work", "slow", "flaky", "thread", "keyed", "effect"], weights=[70, 8, 4, 7, 5, 6]
     )
     length = random.uniform(0.0, 0.05)  # noqa: S311 - as above
     match kind:
         case "work":
             return app.find("work").call(0.0)
         case "slow":
-            return app.find("work").call(random.uniform(0.5, 1.5))  # noqa: S311 - as above
+            return app.find("work").call(random.uniform(0.5, 2.0))  # noqa: S311 - as above
         case "keyed":
             return app.find("keyed").call(length, random.choice(KEYS))  # noqa: S311 - as above
         case _:
@@ -204,11 +205,11 @@ async def enqueue(app: Mainspring, log: Log, calls: list[Call[Any]]) -> None:
         return
 
 
-async def unique(url: str, log: Log, *, count: int) -> None:
-    """Enqueue so many jobs for each key, of which at most one may be active at a time."""
+async def keyed(url: str, log: Log, *, count: int, task: str) -> None:
+    """Enqueue so many jobs one by one, for each key in turn; say which were there already."""
     async with an_app(url) as app:
         for number in range(count):
-            job = await app.find("one").enqueue(0.01, KEYS[number % len(KEYS)])
+            job = await app.find(task).enqueue(0.01, KEYS[number % len(KEYS)])
             log.write("fresh" if job.fresh else "there", job.id)
 
 
@@ -224,7 +225,7 @@ def end_with_the_parent() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=["work", "produce", "mix", "unique"])
+    parser.add_argument("kind", choices=["work", "produce", "mix", "keyed", "unique"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("name")
     parser.add_argument("--url")
@@ -239,7 +240,7 @@ def main() -> None:
     end_with_the_parent()
     logging.basicConfig(format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
     if args.host:
-        process.host = lambda: args.host
+        process.host = cache(lambda: str(args.host))
     log = Log(args.folder, args.name)
     url = args.url or sqlite_in(args.folder)
     match args.kind:
@@ -250,7 +251,7 @@ def main() -> None:
         case "mix":
             asyncio.run(mix(url, log, rate=args.rate, count=args.count))
         case _:
-            asyncio.run(unique(url, log, count=args.count))
+            asyncio.run(keyed(url, log, count=args.count, task=args.kind))
 
 
 if __name__ == "__main__":

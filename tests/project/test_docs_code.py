@@ -21,6 +21,21 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
+def blocks_under(page: str, *titles: str, language: str = "python") -> list[str]:
+    """The blocks of a page that stand below headings of these titles, or of any if none is named."""
+    found: list[str] = []
+    path: list[str] = []
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for marks, title, kind, block in re.findall(
+        r"^(#+) ([^\n]+)$|^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE
+    ):
+        if marks:
+            path = [*path[: len(marks) - 1], title]
+        elif kind == language and (not titles or set(titles) & set(path)):
+            found.append(block)
+    return found
+
+
 def run(*command: str, cwd: Path | None = None) -> str:
     done = subprocess.run([sys.executable, *command], cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -82,8 +97,8 @@ def test_the_payload_on_its_page_is_the_one_that_is_made(tmp_path: Path) -> None
 
 
 def test_a_job_and_an_order_are_there_together_and_effects_once(tmp_path: Path) -> None:
-    page = "\n".join(blocks("docs/how-to/enqueue-in-your-transaction.md"))
-    (tmp_path / "shop.py").write_text(page, encoding="utf-8")
+    page = blocks_under("docs/how-to/enqueue-in-your-transaction.md", "On SQLite", "With SQLite")
+    (tmp_path / "shop.py").write_text("\n".join(page), encoding="utf-8")
     (tmp_path / "play.py").write_text(
         """
 import asyncio, sqlite3

@@ -87,12 +87,16 @@ class Wire:
 
     async def _end(self) -> None:
         self._listener.close()
-        await self._cut()
+        while asyncio.all_tasks() - {asyncio.current_task()}:  # what was accepted may still be on its way to `_connected`
+            await self._cut()
+            await asyncio.sleep(0)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = self._loop.create_task(self._carry(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
+        # One that is cut before it has begun comes to no `finally`.
+        connection.add_done_callback(lambda _: writer.transport.abort())
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from a client's arrival until both sides have closed or one has gone."""

@@ -13,12 +13,12 @@ from mainspring.core.backoff import Backoff
 from mainspring.core.job import JobId
 from mainspring.core.names import Name
 from mainspring.core.unique import UniqueKey
-from mainspring.stores.postgres.enqueue import enqueue
+from mainspring.stores.postgres.enqueue import Batch, enqueue
 from mainspring.stores.postgres.migrate import MIGRATIONS
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.statements import Statement, qualified
-from mainspring.stores.postgres.verb import Ask
-from mainspring.stores.records import NewJob
+from mainspring.stores.postgres.verb import Ask, Verb
+from mainspring.stores.records import Enqueued, NewJob
 from mainspring.stores.transactions.postgres import run_in, run_in_sync
 from tests.servers.postgres import Server
 from tests.stores import ways
@@ -81,13 +81,17 @@ DRIVERS: dict[str, Way] = {
 every_driver = pytest.mark.parametrize("way", [pytest.param(way, id=name) for name, way in DRIVERS.items()])
 
 
+def taking_in(jobs: Sequence[NewJob]) -> Verb[tuple[Enqueued, ...]]:
+    return enqueue(None, Batch(jobs))
+
+
 async def join(there: Place, user: User, jobs: Sequence[NewJob], *, whole: bool = False) -> list[bool]:
-    answers = await run_in(user.handle, enqueue(None, jobs), there.settings, there.identity, whole=whole)
+    answers = await run_in(user.handle, taking_in(jobs), there.settings, there.identity, whole=whole)
     return [answer.fresh for answer in answers]
 
 
 def join_sync(there: Place, handle: object, jobs: Sequence[NewJob], *, whole: bool = False) -> list[bool]:
-    answers = run_in_sync(handle, enqueue(None, jobs), there.settings, there.identity, whole=whole)
+    answers = run_in_sync(handle, taking_in(jobs), there.settings, there.identity, whole=whole)
     return [answer.fresh for answer in answers]
 
 

@@ -216,7 +216,7 @@ class Tolerant(Pooler):
     def _configured(self) -> Path:
         path = super()._configured()
         ignored = ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"]
-        ignored += ["default_transaction_isolation", "statement_timeout", "lock_timeout"]
+        ignored += ["plan_cache_mode", "default_transaction_isolation", "statement_timeout", "lock_timeout"]
         ignored += ["idle_in_transaction_session_timeout"]
         with path.open("a", encoding="utf-8") as file:
             file.write(f"ignore_startup_parameters = {','.join(ignored)}\n")
@@ -244,6 +244,7 @@ async def test_a_pooler_is_found_out_and_lived_with(
         assert len(set(used)) == 2  # five of ours share two
         await asyncio.gather(*(connections.run(insert, whole=whole) for whole in (True, False) for _ in range(40)))
         assert await connections.run(ask("SHOW lock_timeout")) == "1600ms"
+        assert await connections.run(ask("SHOW enable_seqscan")) == "off"
         async with connections.lease(5.0) as lease:
             assert (await lease.fetch(f"SELECT count(*) FROM {postgres_schema}.numbers"))[0][0] == 80
     assert len(lines(caplog, "pooler")) == 1

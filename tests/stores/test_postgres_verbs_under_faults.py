@@ -1,7 +1,7 @@
-"""Verbs of the PostgreSQL store that meet each other: told as stories, one statement at a time."""
+"""Verbs of the PostgreSQL store that meet: races that chance takes a thousand tries for, told one statement at a time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -19,7 +19,8 @@ from mainspring.errors import NodeGone
 from mainspring.stores.postgres import claim
 from mainspring.stores.records import Delivery, LogLine, Note, Progress, Settled, Settlement, Verdict
 from tests.servers.postgres import Server
-from tests.stores.postgres_crowd import FATAL, RAISED, SEND, Crowd, Node, crowd, end, new, staged
+from tests.stores.postgres_crowd import FATAL, RAISED, SEND, Crowd, Node, crowd, empty, end, lasting_schema, new
+from tests.stores.postgres_staged import staged
 from tests.stores.postgres_wires import on_real_time
 
 T = TypeVar("T")
@@ -28,6 +29,18 @@ HOUR = timedelta(hours=1)
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 SOON = 2.0
 """Seconds within which what waits for nobody must be done, on a machine that others use too."""
+
+
+@pytest.fixture(scope="module")
+def schema(postgres: Server) -> Iterator[str]:
+    with lasting_schema(postgres) as name:
+        yield name
+
+
+@pytest.fixture
+def postgres_schema(postgres: Server, schema: str) -> str:
+    empty(postgres, schema)
+    return schema
 
 
 async def started(those: Crowd, verb: Awaitable[T]) -> "asyncio.Future[T]":
@@ -275,6 +288,7 @@ async def test_parked_jobs_go_on_one_by_one_in_order(postgres: Server, postgres_
         assert [delivery.claim.job.id for delivery in [*second, *third]] == others
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_quick_to_park")
 @on_real_time
 async def test_a_parked_job_is_not_forgotten_because_somebody_had_his_hands_on_it(
@@ -295,6 +309,7 @@ async def test_a_parked_job_is_not_forgotten_because_somebody_had_his_hands_on_i
 
 
 @pytest.mark.parametrize("word", [CancelJob(), DeleteJob(), MoveJob(run_at=FAR), MoveJob(queue="paused")], ids=repr)
+@pytest.mark.slow
 @pytest.mark.usefixtures("_quick_to_park")
 @on_real_time
 async def test_a_parked_job_is_not_forgotten_because_the_one_before_it_was_taken_away(

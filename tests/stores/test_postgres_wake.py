@@ -28,6 +28,12 @@ SECOND = timedelta(seconds=1)
 THREAD = "mainspring-postgres-post"
 
 
+@pytest.fixture(autouse=True)
+def nobody_is_there(postgres: Server) -> None:
+    """Wait for what others have left: a session ends a moment after its connection."""
+    wait_until(lambda: not sessions(postgres), "the sessions of the test before have ended")
+
+
 class Process:
     """One process's bells, and all that they have said."""
 

@@ -13,10 +13,19 @@ from sqlalchemy.orm import Session
 
 from mainspring.core.unique import UniqueKey
 from mainspring.errors import DeclarationError
-from mainspring.stores.postgres.enqueue import enqueue
 from mainspring.stores.transactions.postgres import run_in
 from tests.servers.postgres import Server
-from tests.stores.place import Place, awaited_ways, blocking_ways, every_driver, every_way, join, join_sync, new
+from tests.stores.place import (
+    Place,
+    awaited_ways,
+    blocking_ways,
+    every_driver,
+    every_way,
+    join,
+    join_sync,
+    new,
+    taking_in,
+)
 from tests.stores.ways import User, Way
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -106,7 +115,7 @@ async def test_a_hint_comes_with_the_commit_and_only_then(there: Place, way: Way
         listener.execute(f"LISTEN {there.schema}".encode())
 
         async def tell(user: User, payload: str) -> None:
-            verb = enqueue(None, Batch([new()]))
+            verb = taking_in([new()])
             await run_in(user.handle, verb, there.settings, there.identity, hint=(there.schema, payload))
 
         async with way(there.dsn) as user:
@@ -131,10 +140,10 @@ async def test_where_a_connection_leads_is_looked_at_once(there: Place) -> None:
     pool = await asyncpg.create_pool(there.dsn, min_size=1, max_size=1)
     for _ in range(3):
         async with connection.transaction():
-            await run_in(connection, enqueue(None, Batch([new()])), there.settings, there.identity)
+            await run_in(connection, taking_in([new()]), there.settings, there.identity)
         async with pool.acquire() as lent, lent.transaction():
             with lent.query_logger(lambda query: asked.append(query.query)):
-                await run_in(lent, enqueue(None, Batch([new()])), there.settings, there.identity)
+                await run_in(lent, taking_in([new()]), there.settings, there.identity)
     await connection.close()
     await pool.close()
 

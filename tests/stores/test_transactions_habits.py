@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session
 
 from mainspring.core.unique import UniqueKey
 from mainspring.errors import DeclarationError
-from mainspring.stores.postgres.enqueue import enqueue
 from mainspring.stores.postgres.joined import identity
 from mainspring.stores.postgres.verb import Row, Verb
 from mainspring.stores.transactions.postgres import run_in
@@ -24,7 +23,7 @@ from mainspring.testing import VirtualTime
 from tests.servers.pgbouncer import Pooler
 from tests.servers.postgres import Server
 from tests.stores import ways
-from tests.stores.place import Place, ask, every_driver, join_sync, new
+from tests.stores.place import Place, ask, every_driver, join_sync, new, taking_in
 from tests.stores.ways import Way
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -104,7 +103,7 @@ def test_psycopg_in_a_pipeline(there: Place) -> None:
 async def test_psycopg_in_a_pipeline_that_is_awaited(there: Place) -> None:
     async with await psycopg.AsyncConnection.connect(there.dsn) as connection, connection.pipeline():
         await connection.execute(there.write(1).encode())
-        await run_in(connection, enqueue(None, [kept := new()]), there.settings, there.identity, whole=True)
+        await run_in(connection, taking_in([kept := new()]), there.settings, there.identity, whole=True)
 
     assert there.jobs == [kept.id]
     assert there.numbers == [1]
@@ -118,7 +117,7 @@ async def test_asyncpg_with_records_and_codecs_of_the_users_own(there: Place) ->
     connection = await asyncpg.connect(there.dsn, record_class=LikeADict)
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=str, decoder=str)
     async with connection.transaction():
-        answers = await run_in(connection, enqueue(None, [new()]), there.settings, there.identity)
+        answers = await run_in(connection, taking_in([new()]), there.settings, there.identity)
     await connection.close()
 
     assert there.jobs == [answer.id for answer in answers]
@@ -130,9 +129,9 @@ async def test_asyncpg_that_is_busy_with_something_else_says_so(there: Place) ->
         busy = asyncio.ensure_future(connection.execute("SELECT pg_sleep(0.05)"))
         await asyncio.sleep(0)
         with pytest.raises(DeclarationError, match="another operation is in progress"):
-            await run_in(connection, enqueue(None, [new()]), there.settings, there.identity)
+            await run_in(connection, taking_in([new()]), there.settings, there.identity)
         await busy
-        await run_in(connection, enqueue(None, [new()]), there.settings, there.identity)
+        await run_in(connection, taking_in([new()]), there.settings, there.identity)
     await connection.close()
 
 
@@ -200,7 +199,7 @@ async def test_through_a_pooler(own_postgres: Server) -> None:
         with psycopg.connect(pooler.dsn(), prepare_threshold=None) as blocking:
             for job in jobs:
                 async with connection.transaction():
-                    await run_in(connection, enqueue(None, [job]), there.settings, there.identity)
+                    await run_in(connection, taking_in([job]), there.settings, there.identity)
                 assert join_sync(there, blocking, [job]) == [False]
                 blocking.rollback()
         await connection.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -16,6 +17,8 @@ from mainspring.stores.transactions.postgres import run_in
 from tests.servers.postgres import Server
 from tests.stores.place import Place, ask, every_driver, join, join_sync, new
 from tests.stores.ways import Way
+
+WAITING = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -135,9 +138,9 @@ async def test_who_wants_a_unique_key_waits_for_whoever_may_get_it(there: Place,
 
 
 def wait_until_somebody_waits(there: Place) -> None:
-    waiting = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    while not any(there.schema in query for (query,) in there.rows(waiting)):
-        pass
+    end = time.monotonic() + 20
+    while not any(there.schema in query for (query,) in there.rows(WAITING)):
+        assert time.monotonic() < end, "nobody waits"
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])

@@ -4,6 +4,7 @@ A way is entered with the transaction open, or about to open with the first stat
 rolls back what was not committed.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ async def asyncpg_connection(dsn: str) -> AsyncIterator[User]:
         yield User(connection, connection.execute, transaction.commit, transaction.rollback)
     finally:
         connection.terminate()
+        await asyncio.sleep(0)  # in which the transport lets go of its socket
 
 
 @asynccontextmanager
@@ -70,6 +72,7 @@ async def asyncpg_by_hand(dsn: str) -> AsyncIterator[User]:
         yield User(connection, connection.execute, lambda: end("COMMIT"), lambda: end("ROLLBACK"))
     finally:
         connection.terminate()
+        await asyncio.sleep(0)  # in which the transport lets go of its socket
 
 
 @asynccontextmanager
@@ -82,6 +85,7 @@ async def asyncpg_pool(dsn: str) -> AsyncIterator[User]:
             yield User(connection, connection.execute, transaction.commit, transaction.rollback)
     finally:
         pool.terminate()
+        await asyncio.sleep(0)
 
 
 @asynccontextmanager
@@ -91,6 +95,7 @@ async def asyncpg_committing(dsn: str) -> AsyncIterator[User]:
         yield User(connection, connection.execute, awaited(int), awaited(int))
     finally:
         connection.terminate()
+        await asyncio.sleep(0)  # in which the transport lets go of its socket
 
 
 # psycopg.

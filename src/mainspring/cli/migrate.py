@@ -1,6 +1,7 @@
 """`mainspring migrate`: a store's tables, as this version needs them, and who may use them."""
 
 import asyncio
+from typing import NamedTuple
 
 import click
 
@@ -9,8 +10,17 @@ from mainspring.cli.codes import Code
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import app_of, app_option, as_json, server_of, source_of_app, url_option
 from mainspring.cli.root import Refusal
+from mainspring.cli.words import count
 from mainspring.stores.port import Store
 from mainspring.stores.records import SchemaVersion
+
+
+class Migrated(NamedTuple):
+    """How it stood, how it stands, and how many days of history were past their time."""
+
+    found: SchemaVersion
+    after: SchemaVersion
+    dropped: int = 0
 
 
 @click.command()
@@ -25,8 +35,8 @@ def migrate(
 ) -> None:
     """Bring a store's tables up to this version.
 
-    Workers do it too when they start; this is for those who want it done before. Safe to run at any time. On PostgreSQL,
-    --grant gives a role what workers need and no more; it can be given more than once.
+    Workers do it too when they start; this is for those who want it done before. Safe to run at any time. On PostgreSQL
+    it also makes and drops the days of history; --grant gives a role what workers need and no more, and is repeatable.
     """
     if (check and (as_sql or roles)) or (as_sql and as_json):
         raise click.UsageError("--check stands alone, and --sql prints no JSON")
@@ -36,13 +46,16 @@ def migrate(
     if as_sql:
         click.echo(asyncio.run(_script(store, roles)))
         return
-    found, after = asyncio.run(_migrated(app, store, roles, check=check))
+    found, after, dropped = asyncio.run(_migrated(app, store, roles, check=check))
     if as_json:
-        print_json({"store": name, "found": found.found, "now": after.found, "wanted": after.wanted, "granted": roles})
+        versions = {"found": found.found, "now": after.found, "wanted": after.wanted}
+        print_json({"store": name, **versions, "granted": roles, "dropped": dropped})
     else:
         click.echo(f"{name}: {_told(found, after)}")
         for role in roles:
             click.echo(f"{name}: the role {role} may work with it")
+        if dropped:
+            click.echo(f"{name}: {count(dropped, 'day')} of history dropped")
     click.get_current_context().exit(Code.DONE if after.found >= after.wanted else Code.FAILED)
 
 
@@ -57,20 +70,18 @@ def _checked(app: Mainspring, *, only_postgres: str) -> Store:
     return store
 
 
-async def _migrated(
-    app: Mainspring, store: Store, roles: tuple[str, ...], *, check: bool
-) -> tuple[SchemaVersion, SchemaVersion]:
+async def _migrated(app: Mainspring, store: Store, roles: tuple[str, ...], *, check: bool) -> Migrated:
     found = await store.schema()
     if check:
-        return found, found
+        return Migrated(found, found)
     async with app:
         after = await app.store.schema()
+    dropped = 0
     if settings := server_of(store):
-        from mainspring.cli.roles import grant  # noqa: PLC0415 - needs asyncpg
+        from mainspring.cli.maintenance import maintain  # noqa: PLC0415 - needs asyncpg
 
-        for role in roles:
-            await grant(settings, role)
-    return found, after
+        dropped = await maintain(settings, roles)
+    return Migrated(found, after, dropped)
 
 
 async def _script(store: Store, roles: tuple[str, ...]) -> str:

@@ -36,7 +36,7 @@ class Call(Generic[R_co]):
         return f"<Call of {self.definition.name} as {self.new.id}>"
 
 
-def new_job(definition: Definition, payload: bytes, options: Options, now: datetime) -> NewJob:
+def new_job(definition: Definition, payload: bytes, options: Options, now: datetime, *, is_new: bool) -> NewJob:
     """Put together what the store is given."""
     return NewJob(
         id=options.id or JobId(new_id(now)),
@@ -54,6 +54,7 @@ def new_job(definition: Definition, payload: bytes, options: Options, now: datet
         key=options.key or _limit_key(definition, payload),
         unique=_unique_key(definition, payload, options.unique),
         facts=_facts(options),
+        is_new=is_new,
     )
 
 

@@ -76,6 +76,9 @@ class Options:
     def but(self, given: Using) -> "Options":
         """Read what was said on top of this; raises `DeclarationError` with everything that is wrong with it."""
         values, problems = read_all(given, _READERS)
+        if "tx" in given and given["tx"] is None:
+            # What asyncpg's `async with connection.transaction() as tx` gives: the job must not go in outside unnoticed.
+            problems.append("tx is None; give the connection or session that is in the transaction")
         if "delay" in values and "run_at" in values:
             problems.append("delay and run_at say the same thing; give one of them")
         DeclarationError.unless("using", ((False, problem) for problem in problems))

@@ -54,6 +54,8 @@ class NewJob(Struct, frozen=True, kw_only=True):
     """What the task's keyed limit counts it under."""
     unique: UniqueKey | None = None
     facts: Facts = Facts()
+    is_new: bool = False
+    """Its id was drawn for this very enqueue, so that nobody can have enqueued it before: a store need not look."""
 
 
 class Enqueued(Struct, frozen=True, kw_only=True):

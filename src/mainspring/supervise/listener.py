@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from mainspring.errors import StoreUnavailable
 from mainspring.supervise.directive import Directive, Idle
 
 
@@ -75,10 +76,14 @@ log: Final = logging.getLogger("mainspring.supervise")
 
 
 def log_failures(event: ServiceEvent) -> None:
-    """Write failures to the log, as warnings, the first in a row with its traceback. The default listener."""
+    """Write failures to the log, as warnings, the first in a row with its traceback. The default listener.
+
+    A store that cannot be reached has no traceback: it says what is wrong, and everything that uses it fails alike.
+    """
     if isinstance(event, Failed) and event.backoff is not None:  # one that dies of it tells its owner, who logs it
         text = "%s failed (%d in a row), again in %.3g s: %r"
-        trace = event.error if event.failures == 1 else None
+        expected = isinstance(event.error, StoreUnavailable)
+        trace = event.error if event.failures == 1 and not expected else None
         log.warning(text, event.service, event.failures, event.backoff, event.error, exc_info=trace)
 
 

@@ -1,10 +1,15 @@
-"""A server that keeps what it has committed, and one that follows it word by word and can take its place."""
+"""A server that keeps what it has committed, one that follows it word by word and can take its place, and the network
+in front of both.
+"""
 
+import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Literal, Self
 
 from tests.servers.postgres import Server, new_server
 from tests.servers.system import wait_until
+from tests.servers.wire import Wire
 
 How = Literal["fast", "immediate", "kill"]
 IN_STEP = "SELECT 1 FROM pg_stat_replication WHERE (state, sync_state) = ('streaming', 'sync')"
@@ -14,16 +19,18 @@ class Cluster:
     """Two servers at first. After the failover the old one stays away for good, and the other is alone."""
 
     def __init__(self) -> None:
-        self.primary = new_server(durable=True)
-        self._standby: Server | None = None
-        self._servers = [self.primary]
         self.restarts = 0
         self.failovers = 0
+        self.cuts = 0
+        self.primary = new_server(durable=True)
+        self._standby: Server | None = None
+        self._wires: list[Wire] = []
+        self._ends = ExitStack()
 
     @property
     def url(self) -> str:
         """Where the store is, whichever of the two is alive."""
-        hosts = ",".join(f"{server.host}:{server.port}" for server in self._servers)
+        hosts = ",".join(f"{wire.host}:{wire.port}" for wire in self._wires)
         return f"postgresql://postgres@{hosts}/postgres"
 
     def stop(self, how: How) -> None:
@@ -38,6 +45,16 @@ class Cluster:
         self.primary.start()
         self.restarts += 1
 
+    def cut(self, *, after: float) -> None:
+        """Let no answer pass for some seconds, so that what was asked is done, and end all connections then."""
+        for wire in self._wires:
+            wire.hang(answers_only=True)
+        time.sleep(after)
+        for wire in self._wires:
+            wire.cut()
+            wire.heal()
+        self.cuts += 1
+
     def fail_over(self) -> None:
         """Kill the one that takes writes, and have the other take its place."""
         assert self._standby is not None, "there is nobody left to take over"
@@ -50,20 +67,15 @@ class Cluster:
         self.failovers += 1
 
     def __enter__(self) -> Self:
-        try:
-            self.primary.start()
-            self._standby = self.primary.standby()
-            self._servers.append(self._standby)
-        except BaseException:
-            self._close()
-            raise
+        with ExitStack() as ends:
+            ends.enter_context(self.primary)
+            self._standby = ends.enter_context(self.primary.standby())
+            for server in (self.primary, self._standby):
+                self._wires.append(ends.enter_context(Wire(server.host, server.port)))
+            self._ends = ends.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        for server in self._servers:
-            server.close()
+        self._ends.close()

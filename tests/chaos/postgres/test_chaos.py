@@ -1,4 +1,5 @@
-"""Three nodes on a server that is restarted, killed and replaced by its standby, while the nodes are killed themselves.
+"""Three nodes on a server that is restarted, killed and replaced by its standby, over a network that loses connections,
+while the nodes are killed themselves.
 
 MAINSPRING_CHAOS=full has it go on for some minutes, with 50,000 jobs. What happens when hangs on MAINSPRING_CHAOS_SEED,
 which a failure prints; the rest is up to the machine, as it is in life.
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import TypeAlias, get_args
 
 import pytest
 
@@ -30,8 +31,10 @@ LEASE = "15s" if FULL else "6s"
 ROUNDS = 4 if FULL else 1
 """How often each kind of restart comes, before the failover and after it."""
 BETWEEN_KILLS = 3.0 if FULL else 2.0
+BETWEEN_CUTS = 2.0
 NODES = 3
 PRODUCERS = 2
+Happening: TypeAlias = Callable[[], object]
 SEED = int(os.environ.get("MAINSPRING_CHAOS_SEED", random.SystemRandom().randrange(10**9)))
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900 if FULL else 240)]
@@ -96,7 +99,8 @@ def figures(fleet: Fleet, cluster: Cluster, ledger: Ledger, seconds: float) -> s
     attempts = sum(len(executions) for executions in ledger.started.values())
     return (
         f"\n{JOBS:,} jobs in {seconds:.0f} s, {attempts:,} attempts; {len(fleet.killed)} nodes killed, "
-        f"{cluster.restarts} server restarts, {cluster.failovers} failover; {ledger.count('lost')} attempts lost, "
+        f"{cluster.restarts} server restarts, {cluster.failovers} failover, {cluster.cuts} times all connections cut; "
+        f"{ledger.count('lost')} attempts lost, "
         f"{ledger.count('given_back')} given back, {ledger.count('will_retry')} raised (seed {SEED})"
     )
 
@@ -120,23 +124,30 @@ class Torment:
             time.sleep(max(0.0, began + at - time.monotonic()))
             happens()
 
-    def plan(self) -> list[tuple[float, Callable[[], None]]]:
-        """Spread the faults of the server evenly, the failover in the middle, and kill nodes at any time."""
+    def plan(self) -> list[tuple[float, Happening]]:
+        """Spread the faults of the server evenly, the failover in the middle; kills and cuts come at any time."""
         ways: list[How] = [how for _ in range(ROUNDS) for how in get_args(How)]
-        restarts = [
-            partial(self.restart, how)
-            for how in (*self.chance.sample(ways, len(ways)), *self.chance.choices(ways, k=2))
-        ]
-        half = len(ways)
-        faults = [*restarts[:half], self.cluster.fail_over, *restarts[half:]]
+        before = self.chance.sample(ways, len(ways))
+        after = self.chance.choices(ways, k=2)
+        faults: list[Happening] = [partial(self.restart, how) for how in (*before, *after)]
+        faults.insert(len(before), self.cluster.fail_over)
         step = SECONDS / (len(faults) + 1)
-        plan: list[tuple[float, Callable[[], None]]] = [
-            (step * (number + self.chance.uniform(0.7, 1.3)), fault) for number, fault in enumerate(faults)
-        ]
-        at = 0.0
-        while (at := at + self.chance.expovariate(1 / BETWEEN_KILLS)) < SECONDS:
-            plan.append((at, self.kill))
+        plan = [(step * (number + self.chance.uniform(0.7, 1.3)), fault) for number, fault in enumerate(faults)]
+        plan += self.at_any_time(self.kill, BETWEEN_KILLS)
+        plan += self.at_any_time(self.cut, BETWEEN_CUTS)
         return sorted(plan, key=lambda one: one[0])
+
+    def at_any_time(self, happening: Happening, between: float) -> list[tuple[float, Happening]]:
+        """Choose instants that are so many seconds apart on average."""
+        found = []
+        at = 0.0
+        while (at := at + self.chance.expovariate(1 / between)) < SECONDS:
+            found.append((at, happening))
+        return found
+
+    def cut(self) -> None:
+        """Cut all connections, with answers on their way or without."""
+        self.cluster.cut(after=self.chance.choice([0.0, 0.01, 0.1]))
 
     def restart(self, how: How) -> None:
         """Restart the server; now and then a node dies while it is away."""

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import textwrap
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 
 import click
 
@@ -36,17 +37,18 @@ def doctor(*, as_json: bool, url: str | None, target: str | None) -> None:
 
 async def _examine(url: str | None, target: str | None, *, as_json: bool) -> Code:
     worst = Code.DONE
-    async for finding in findings(url, target):
-        if finding.level is Level.FAIL:
-            worst = Code.FAILED
-        if as_json:
-            print_json(finding)
-        else:
-            _print(finding)
+    async with aclosing(findings(url, target)) as found:
+        async for finding in found:
+            if finding.level is Level.FAIL:
+                worst = Code.FAILED
+            if as_json:
+                print_json(finding)
+            else:
+                _print(finding)
     return worst
 
 
-async def findings(url: str | None, target: str | None) -> AsyncIterator[Finding]:
+async def findings(url: str | None, target: str | None) -> AsyncGenerator[Finding, None]:
     """Check everything, from the ground up; stops where nothing further can be seen."""
     for finding in (*versions(), clock()):
         yield finding
@@ -60,11 +62,12 @@ async def findings(url: str | None, target: str | None) -> AsyncIterator[Finding
     yield ok("url", source.name)
     if not source.again:
         return
-    async for finding in _of_store(app, store):
-        yield finding
+    async with aclosing(_of_store(app, store)) as found:
+        async for finding in found:
+            yield finding
 
 
-async def _of_store(app: Mainspring, store: Store) -> AsyncIterator[Finding]:
+async def _of_store(app: Mainspring, store: Store) -> AsyncGenerator[Finding, None]:
     worst = Level.OK
     async for finding in _before_opening(store):
         yield finding
@@ -73,8 +76,8 @@ async def _of_store(app: Mainspring, store: Store) -> AsyncIterator[Finding]:
         return
     source = source_of_app(app)
     try:
-        async with app:
-            async for finding in life(app.store, lambda: source.make(app.clock), _bell_of(store)):
+        async with app, aclosing(life(app.store, lambda: source.make(app.clock), _bell_of(store))) as found:
+            async for finding in found:
                 yield finding
     except SchemaError as error:
         yield fail("schema", error.problem, "use the Mainspring that made these tables, or a newer one")

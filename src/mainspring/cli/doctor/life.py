@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -41,7 +41,7 @@ SERVER: Final = Bell(
 )
 
 
-async def life(store: Store, make: Callable[[], Store], bell: Bell = FILE) -> AsyncIterator[Finding]:
+async def life(store: Store, make: Callable[[], Store], bell: Bell = FILE) -> AsyncGenerator[Finding, None]:
     """Look at an open store; `make` opens another door to the same one."""
     if bell.rings:
         yield await doorbell(store, make(), bell)

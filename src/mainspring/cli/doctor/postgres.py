@@ -22,44 +22,43 @@ async def examined(settings: Settings) -> AsyncIterator[Finding]:
         tried = await try_hosts(settings)
         for finding in reached(settings, tried):
             yield finding
-        if not any(one.takes_writes for one in tried):
-            return
-        connections = Connections(settings)
-        await connections.open()
-        try:
-            async for finding in _of_server(settings, connections, len(tried)):
+        if any(one.takes_writes for one in tried):
+            for finding in await _inside(settings, len(tried)):
                 yield finding
-            async for finding in _of_tables(settings, connections):
-                yield finding
-        finally:
-            await connections.close()
     except StoreError as error:
         yield fail("server", error.problem, "see the server's log")
 
 
-async def _of_server(settings: Settings, connections: Connections, hosts: int) -> AsyncIterator[Finding]:
+async def _inside(settings: Settings, hosts: int) -> list[Finding]:
+    connections = Connections(settings)
+    await connections.open()
+    try:
+        return [*await _of_server(settings, connections, hosts), *await _of_tables(settings, connections)]
+    finally:
+        await connections.close()
+
+
+async def _of_server(settings: Settings, connections: Connections, hosts: int) -> list[Finding]:
     server = await connections.run(asked.server)
-    yield version(server)
-    yield pooler(settings, pooled=bool(connections.pooled))
-    yield durability(server, hosts)
     before = settings.clock.now()
     instant = await connections.run(instant_there)
     took = settings.clock.now() - before
-    yield clocks(instant - before - took / 2, took)
-    yield room(server, settings)
     held, all_seen = await connections.run(lambda: asked.held(LONG))
-    for finding in vacuum(server, held, all_seen=all_seen):
-        yield finding
+    return [
+        version(server),
+        pooler(settings, pooled=bool(connections.pooled)),
+        durability(server, hosts),
+        clocks(instant - before - took / 2, took),
+        room(server, settings),
+        *vacuum(server, held, all_seen=all_seen),
+    ]
 
 
-async def _of_tables(settings: Settings, connections: Connections) -> AsyncIterator[Finding]:
+async def _of_tables(settings: Settings, connections: Connections) -> list[Finding]:
     there = schema(settings, await connections.run(lambda: found(settings.schema)))
-    yield there
     if there.level is Level.FAIL:
-        return
+        return [there]
     role = await connections.run(asked.role)
-    yield rights(role)
     if role.missing:
-        return
-    for finding in days(await connections.run(asked.history), role):
-        yield finding
+        return [there, rights(role)]
+    return [there, rights(role), *days(await connections.run(asked.history), role)]

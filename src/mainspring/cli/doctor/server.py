@@ -55,9 +55,8 @@ def clocks(offset: timedelta, took: timedelta) -> Finding:
         do = "due times follow the database's clock; set both by NTP, so that what people read fits together"
         return warn("db clock", f"this machine's clock is {length(apart)} {where} the database's", do)
     within = max(apart, took / 2).total_seconds()
-    return ok(
-        "db clock", f"within {1000 * within:.0f} ms of this machine's" if within < 1 else f"within {length(within)}"
-    )
+    said = f"{max(1, 1000 * within):.0f} ms" if within < 1 else length(within)
+    return ok("db clock", f"within {said} of this machine's")
 
 
 def pooler(settings: Settings, *, pooled: bool) -> Finding:

@@ -56,14 +56,14 @@ def days(parts: Sequence[Part], role: Role) -> list[Finding]:
     missing = [day for day in (today + timedelta(days=ahead) for ahead in range(SOON)) if day not in made]
     late = sorted(part.day for part in parts if part.day is not None and part.day < today - LATE)
     found = []
-    worker = "a worker" if role.owns else f"a worker as {role.owner}"
+    owner = "" if role.owns else f" as {role.owner}"
+    do = f"start a worker{owner}, or run `mainspring migrate`{owner} once a day"
     if missing:
         says = f"{len(missing)} of the next {count(SOON, 'day')} have no table, from {missing[0]} on"
-        do = f"start {worker}, or have `mainspring migrate` run once a day; what has no day is deleted row by row"
-        found.append(warn("history", says, do))
+        found.append(warn("history", says, f"{do}; what has no day is deleted row by row"))
     if late:
         says = f"still there, though past their time: {count(len(late), 'day')}, from {late[0]} on"
-        found.append(warn("history", says, f"start {worker}: it drops them"))
+        found.append(warn("history", says, f"{do}: either drops them"))
     if not found:
         found.append(ok("history", f"{size(taken)}, about {count(rows, 'job')}; days are made until {max(made)}"))
     return found

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from mainspring.clock import outside
+from mainspring.errors import StoreClosed
 
 T = TypeVar("T")
 
@@ -60,6 +61,17 @@ async def on_loop(home: asyncio.AbstractEventLoop, what: str, work: Callable[[],
     """Run something on another loop, wherever that is, and wait for it; virtual time stands still meanwhile."""
     if home is asyncio.get_running_loop():
         return await work()
-    answer = asyncio.run_coroutine_threadsafe(work(), home)
-    with outside(what):
-        return await asyncio.wrap_future(answer)
+    coroutine = work()
+    try:
+        answer = asyncio.run_coroutine_threadsafe(coroutine, home)
+    except RuntimeError:  # the loop has ended
+        coroutine.close()
+        raise
+    try:
+        with outside(what):
+            return await asyncio.wrap_future(answer)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise StoreClosed(what, "it was closed while this was waited for") from None  # and its loop has ended

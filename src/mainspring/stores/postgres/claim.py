@@ -5,13 +5,14 @@ with is left to it. Where jobs have to pass a gate, the same happens in one tran
 two claims count the same place.
 """
 
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from mainspring.core.job import WAITING, Claim, Job, NodeId, State
+from mainspring.core.job import WAITING, Claim, Job, JobId, NodeId, State
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
 from mainspring.stores.passage import Passage
@@ -26,6 +27,7 @@ from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 
 _TAKE: Final = statement("take")
+_GRAB: Final = statement("grab")
 _TRACES: Final = statement("traces_of")
 _NOW: Final = statement("now")
 _WAITING: Final = {str(state): state for state in WAITING}
@@ -52,13 +54,70 @@ class Passes(NamedTuple):
     gates: Sequence[Gate] = ()
 
 
+def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claimed | None]:
+    """Claim in one statement, where something is expected and order is all there is to choose by; None: it is not.
+
+    It does not look for what is left; the claim after it does.
+    """
+    wanted = request.room + request.ahead
+    asked = asked_of(lines, request)
+    if (
+        not asked
+        or not wanted
+        or not lines.expects
+        or not _is_plain(lines, request, [lane for _, lane in asked], wanted)
+    ):
+        return None
+    marks = lines.marks()
+    if any(number not in marks.by_lane for number, _ in asked):  # to be looked at as a whole, and the result remembered
+        return None
+    gaps = lines.gaps(whole=False)
+    positions = [marks.of(number) for number, _ in asked]
+    began = time.monotonic()
+    rows = yield Ask(
+        _GRAB,
+        (
+            at,
+            request.node,
+            request.term,
+            lines.rules.version,
+            *gaps,
+            [number for number, _ in asked],
+            [lane.priority for _, lane in asked],
+            [mark_at for mark_at, _ in positions],
+            [mark_id for _, mark_id in positions],
+            wanted,
+        ),
+    )
+    lines.expects = len(rows) == wanted
+    if not rows:
+        return None
+    if gaps[0]:
+        lines.looked_into_gaps(time.monotonic() - began)
+    rows = sorted(rows, key=lambda row: (-lines.lanes[row[19]].priority, row[2], row[0]))
+    now: datetime = rows[0][20]
+    lines.advance(marks, {row[19]: (row[2], row[0]) for row in rows}, now, time.monotonic() - began)
+    traces = yield from _traces(rows)
+    deliveries = tuple(_delivery(request.node, lines.lanes[row[19]], row[:19], traces.get(row[0])) for row in rows)
+    return Claimed(deliveries=deliveries, next_due=now)
+
+
+def _is_plain(lines: Lines, request: ClaimRequest, lanes: Sequence[Lane], wanted: int) -> bool:
+    if len(lanes) > FEW or request.due_by is not None or any(lane.suspect for lane in lanes):
+        return False
+    if any(request.room_in(lane.queue) < wanted for lane in lanes):
+        return False
+    rules = lines.rules
+    return not rules.gates or not any(rules.whole(lane) or rules.keyed(lane.task) for lane in lanes)
+
+
 def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Passes]:
     """Claim what has no gate to pass. Statements that stand alone."""
     marks = lines.marks()
     tries = 0
     while True:
         sight, picked = yield from _choose(at, request, lines, marks)
-        if not picked.jobs and marks.skips:
+        if not picked.jobs and marks.skips and not lines.hears():
             marks = lines.whole()  # that there is nothing must be true
             continue
         held = _gates_to_hold(sight, picked)
@@ -67,6 +126,7 @@ def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Pass
         deliveries = yield from _take(at, request, sight, picked)
         lines.advance(marks, picked.marks, sight.now, sight.took)
         tries += 1
+        lines.expects = bool(deliveries) and not request.room + request.ahead > len(deliveries)
         if deliveries or not picked.jobs or tries == _TRIES:
             missed = len(deliveries) < len(picked.jobs)
             return Passes(Claimed(deliveries=deliveries, next_due=sight.now if missed else next_due(sight, picked, {})))
@@ -144,7 +204,7 @@ def _choose_through(
             return None
         keys = yield from gates.keys_in(sight)
         picked = pick(sight, request, keys)
-        if not picked.jobs and marks.skips:
+        if not picked.jobs and marks.skips and not lines.hears():
             marks = lines.whole()  # that there is nothing must be true
         elif not picked.cut_short:
             if len(picked.blocked) > HINDERING:
@@ -214,15 +274,20 @@ def _take(at: datetime | None, request: ClaimRequest, sight: Sight, picked: Pick
         return ()
     lanes = {id_: line.lane for id_, line in picked.jobs}
     numbers = [line.number for _, line in picked.jobs]
-    rows = yield Ask(_TAKE, (at, request.node, sight.rules.version, list(lanes), numbers))
-    traced = [row[0] for row in rows if row[13]]
-    traces = {job: kept for job, *kept in (yield Ask(_TRACES, (traced,)))} if traced else {}
+    rows = yield Ask(_TAKE, (at, request.node, sight.rules.version, list(lanes), numbers, request.term))
+    traces = yield from _traces(rows)
     taken = {row[0]: row for row in rows}
     return tuple(
         _delivery(request.node, lanes[id_], row, traces.get(id_))
         for id_ in lanes
         if (row := taken.get(id_)) is not None
     )
+
+
+def _traces(rows: Sequence[Row]) -> Verb[dict[JobId, list[Any]]]:
+    """What earlier attempts have left behind, of those jobs that have any."""
+    traced = [row[0] for row in rows if row[13]]
+    return {job: kept for job, *kept in (yield Ask(_TRACES, (traced,)))} if traced else {}
 
 
 def _delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:

@@ -27,9 +27,8 @@ _PLANS: Final = {
     "jit": "off",
     # Planned once for each connection: planning a claim takes as long as carrying it out.
     "plan_cache_mode": "force_generic_plan",
-    # The statements are written for it, whatever the database's own default is.
-    "default_transaction_isolation": "read committed",
 }
+_USUAL_PLANS: Final = {name: "auto" if name == "plan_cache_mode" else "on" for name in _PLANS}
 # Of a query that is answered by how many rows it has: simple, because a prepared one would stay with the server
 # connection that a pooler happened to give, and be in the way of whoever gets that next.
 _IS_SET: Final = "SELECT 1 WHERE current_setting('enable_seqscan') = 'off'"
@@ -73,10 +72,8 @@ async def connect(
         try:
             async with asyncio.timeout(share):
                 connection, pooled_there = await _reach(settings, host, pooled)
-        except TimeoutError as error:
-            troubles.append(
-                (host.name, TimeoutError(f"no answer within {share:.1f} s").with_traceback(error.__traceback__))
-            )
+        except TimeoutError:
+            troubles.append((host.name, TimeoutError(f"no answer within {share:.1f} s")))
         except Exception as error:  # noqa: BLE001 -- told at the end, once all were tried
             troubles.append((host.name, error))
         else:
@@ -92,13 +89,13 @@ async def _reach(settings: Settings, host: Host, pooled: bool | None) -> tuple[C
             if not refuses_settings(error):
                 raise
         else:
-            if pooled is False or await _answers(connection, _IS_SET):
+            known = pooled is False or "enable_seqscan" in options(host.dsn)
+            if known or await _answers(connection, _IS_SET):
                 return connection, False
             connection.terminate()
     connection = await _open(settings, host, None)
-    if options(host.dsn).get("target_session_attrs", "primary") in {"primary", "read-write"} and not await _answers(
-        connection, _IS_PRIMARY
-    ):
+    must_write = options(host.dsn).get("target_session_attrs", "read-write") in {"primary", "read-write"}
+    if must_write and not await _answers(connection, _IS_PRIMARY):
         connection.terminate()
         raise asyncpg.TargetServerAttributeNotMatched("the pooler leads to a server that takes no writes")
     return connection, True
@@ -135,13 +132,30 @@ async def _answers(connection: Connection, query: str) -> bool:
 
 def wanted(settings: Settings) -> dict[str, str]:
     """Say what our own connections want set."""
-    return {"application_name": "mainspring", **_PLANS, **_limits(settings.timeout, settings.patience)}
+    return {
+        "application_name": "mainspring",
+        # The statements are written for it, whatever the database's own default is.
+        "default_transaction_isolation": "read committed",
+        **_PLANS,
+        **_limits(settings.timeout, settings.patience),
+    }
 
 
-def begin(settings: Settings, seconds: float | None = None) -> str:
-    """Return how to begin a transaction; with limits of its own, if a number of seconds is given."""
-    limits = {} if seconds is None else _limits(seconds, settings.patience)
-    return "; ".join([_BEGIN, *(f"SET LOCAL {name} = {value}" for name, value in limits.items())])
+def begin(settings: Settings, seconds: float, *, pooled: bool) -> str:
+    """Return how to begin a transaction of ours; what the connection has set already is not set again."""
+    plans = _PLANS if pooled else {}
+    limits = _limits(seconds, settings.patience) if pooled or seconds != settings.timeout else {}
+    return _begin(plans | limits)
+
+
+def begin_lease(settings: Settings, seconds: float, *, pooled: bool) -> str:
+    """Return how to begin a transaction for a handler, whose own statements want plans as everywhere else."""
+    plans = {} if pooled else _USUAL_PLANS
+    return _begin(plans | _limits(seconds, settings.patience))
+
+
+def _begin(local: dict[str, str]) -> str:
+    return "; ".join([_BEGIN, *(f"SET LOCAL {name} = {value}" for name, value in local.items())])
 
 
 def _limits(seconds: float, patience: float) -> dict[str, str]:

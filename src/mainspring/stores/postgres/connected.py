@@ -107,6 +107,8 @@ class Connected:
         except Exception as error:
             if self._is_late:
                 raise TimeoutError(f"no answer within {self.within:g} s") from error
+            if isinstance(error, AttributeError) and self.connection.is_closed():  # asyncpg's own, of what is gone
+                raise ConnectionResetError("the connection was closed") from error
             raise
         finally:
             timer.cancel()

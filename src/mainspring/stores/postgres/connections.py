@@ -13,7 +13,6 @@ import logging
 import os
 import random
 import threading
-import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -23,13 +22,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 from mainspring.clock import on_virtual_time
 from mainspring.errors import StoreClosed
 from mainspring.stores.postgres.aside import Aside, on_loop
-from mainspring.stores.postgres.connect import begin, connect
+from mainspring.stores.postgres.connect import begin, begin_lease, connect
 from mainspring.stores.postgres.connected import Connected
 from mainspring.stores.postgres.drive import drive
 from mainspring.stores.postgres.lease import Lease
+from mainspring.stores.postgres.outage import Outage
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.shelf import Shelf
-from mainspring.stores.postgres.trouble import Kind, is_shared, kind, said, translated
+from mainspring.stores.postgres.trouble import Kind, is_shared, kind, translated
 from mainspring.stores.postgres.verb import Verb
 
 T = TypeVar("T")
@@ -147,6 +147,7 @@ class Connections:
         """Begin anew in a child: what is open is the parent's."""
         _LEFT_BEHIND.append((self._shelves, self._aside))
         self._guard = threading.Lock()
+        self._outage = Outage(self._settings)
         self._shelves = {}
         self._aside = None
 
@@ -166,7 +167,7 @@ class Connections:
     async def _begin(self, limit: float) -> Lease:
         async def step(connected: Connected) -> None:
             connected.within = self._settings.timeout
-            await connected.execute(begin(self._settings, limit))
+            await connected.execute(begin_lease(self._settings, limit, pooled=connected.pooled))
 
         shelf = (self._shelves.get(asyncio.get_running_loop()) or await self._furnish()).leases
         connected, _ = await self._persist(shelf, step, _Tries(), again=True)
@@ -182,7 +183,7 @@ class Connections:
         if not (whole or longer or connected.pooled):
             tries.may_be_done = True
             return await drive(connected, verb(), self._settings.schema)
-        await connected.execute(begin(self._settings, seconds if longer or connected.pooled else None))
+        await connected.execute(begin(self._settings, seconds, pooled=connected.pooled))
         answer = await drive(connected, verb(), self._settings.schema)
         tries.may_be_done = True
         await connected.execute("COMMIT")
@@ -274,7 +275,8 @@ class Connections:
         self._host = connected.host
         if connected.pooled:
             self._found_pooler()
-        self._pooled = connected.pooled
+        elif self._pooled is None:
+            self._pooled = False
         return connected
 
     def _found_pooler(self) -> None:
@@ -295,29 +297,6 @@ class Connections:
                 self._aside = Aside("mainspring-postgres", stopped.wait, stopped.set)
                 self._aside.start()
             return self._aside.loop
-
-
-class Outage:
-    """Says in the log when the database is lost, and when it is back: once each, and not for each statement."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.since: float | None = None
-        self._store = settings.store
-        self._guard = threading.Lock()
-
-    def begin(self, error: Exception) -> None:
-        with self._guard:
-            if self.since is not None:
-                return
-            self.since = time.monotonic()
-        _logger.warning("%s: the database is out of reach (%s); trying again", self._store, said(error))
-
-    def end(self) -> None:
-        with self._guard:
-            if self.since is None:
-                return
-            lasted, self.since = time.monotonic() - self.since, None
-        _logger.warning("%s: the database is back after %.1f s", self._store, lasted)
 
 
 async def _roll_back(shelf: Shelf, connected: Connected) -> None:

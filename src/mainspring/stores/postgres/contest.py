@@ -7,7 +7,6 @@ from typing import Final
 from mainspring.core.command import CancelJob
 from mainspring.core.job import WAITING, JobId
 from mainspring.core.machine import command
-from mainspring.core.names import Name
 from mainspring.core.unique import OnConflict, UniqueKey, is_taken
 from mainspring.errors import Conflict
 from mainspring.stores.postgres import settle, unique
@@ -18,36 +17,34 @@ from mainspring.stores.records import Enqueued, NewJob, Settlement
 _THERE: Final = statement("ids_there")
 
 
-def contest(
-    at: datetime | None, task: Name, jobs: Sequence[NewJob]
-) -> Verb[tuple[dict[JobId, Enqueued], list[NewJob]]]:
-    """Decide over jobs of a task that want different keys: the answers of those who get none, and those who do."""
+def contest(at: datetime | None, jobs: Sequence[NewJob]) -> Verb[tuple[dict[JobId, Enqueued], list[NewJob]]]:
+    """Decide over jobs that want different keys: the answers of those who get none, and those who do."""
     there = yield from _there(jobs)
     wanting = [(job, job.unique) for job in jobs if job.id not in there and job.unique is not None]
     if not wanting:
         return _known(there), []
-    held = yield from unique.hold(task, [(wanted, job.id) for job, wanted in wanting])
+    held = yield from unique.hold([(job.task, wanted, job.id) for job, wanted in wanting])
     # Once more, now that the keys are held: who had them just now may have enqueued the very same job.
     there |= yield from _there(jobs)
     answers = _known(there)
-    states, now = yield from unique.states_of(at, [owner for owner, _ in held.values()])
+    states, now = yield from unique.states_of(at, [owner.job for owner in held.values()])
     winners: list[tuple[NewJob, UniqueKey]] = []
     for job, wanted in wanting:
         if job.id in there:
             continue
-        owner, taken_until = held[wanted.key]
-        state = states.get(owner)
-        taken = owner != job.id and is_taken(active=state is not None, taken_until=taken_until, now=now)
+        owner = held[job.task, wanted.key]
+        state = states.get(owner.job)
+        taken = owner.job != job.id and is_taken(active=state is not None, taken_until=owner.taken_until, now=now)
         if taken and wanted.on_conflict is OnConflict.RAISE:
-            raise Conflict(str(task), wanted.key, str(owner))
+            raise Conflict(str(job.task), wanted.key, str(owner.job))
         if taken and wanted.on_conflict is OnConflict.REPLACE and state in WAITING:
-            taken = not (yield from _cancel(at, owner, now))
+            taken = not (yield from _cancel(at, owner.job, now))
         if taken:
-            answers[job.id] = Enqueued(id=owner, fresh=False)
+            answers[job.id] = Enqueued(id=owner.job, fresh=False)
         else:
             winners.append((job, wanted))
     if winners:
-        yield from unique.take(task, [(wanted, job.id, now) for job, wanted in winners])
+        yield from unique.take([(job.task, wanted, job.id, now) for job, wanted in winners])
     return answers, [job for job, _ in winners]
 
 

@@ -18,6 +18,7 @@ from mainspring.stores.postgres.verb import Ask, Verb
 from mainspring.stores.records import Enqueued, NewJob, When
 
 _ADD: Final = statement("enqueue")
+_ADD_NEW: Final = statement("enqueue_new")
 _ADD_UNIQUE: Final = statement("enqueue_unique")
 _ADDED_AGAIN: Final = statement("enqueue_again")
 _ADD_HOLDERS: Final = statement("enqueue_holders")
@@ -42,31 +43,37 @@ class Kind(NamedTuple):
 class Batch:
     """New jobs, put in the order in which they are taken in."""
 
-    def __init__(self, new: Sequence[NewJob]) -> None:
+    def __init__(self, new: Sequence[NewJob], *, once: bool = False) -> None:
         self.new: Final = new
-        self.rounds: Final = [_by_kind(new, places) for places in _rounds(new)]
-
-    @property
-    def is_one_statement(self) -> bool:
-        """Whether it needs no transaction around it."""
-        return len(self.rounds) == 1 and len(self.rounds[0]) == 1 and not next(iter(self.rounds[0])).unique
+        self.is_new: Final = once and all(job.is_new for job in new)
+        """Whether none of it can have been enqueued before: it is not tried twice (`once`) either."""
+        self.rounds: Final = list(_rounds(new))
 
 
 def enqueue(at: datetime | None, batch: Batch) -> Verb[tuple[Enqueued, ...]]:
-    """Take in new jobs; one answer for each, in order. Several statements, unless it `is_one_statement`."""
+    """Take in new jobs; one answer for each, in order. Several statements."""
     answers: dict[int, Enqueued] = {}
-    for round_ in batch.rounds:
-        for kind, places in round_.items():
-            jobs = [batch.new[place] for place in places]
-            there = (yield from _add_unique(at, kind, jobs)) if kind.unique else (yield from _add(at, kind, jobs))
-            answers |= zip(places, there, strict=True)
-    return tuple(answers[place] for place in range(len(batch.new)))
+    for places in batch.rounds:
+        jobs = {place: batch.new[place] for place in places}
+        found = yield from _contested(at, [job for job in jobs.values() if job.unique is not None])
+        for kind, some in by_kind([job for job in jobs.values() if job.unique is None]).items():
+            found |= yield from _add(at, kind, some)
+        answers |= {place: found[job.id] for place, job in jobs.items()}
+    fresh = [answer.id for answer in answers.values() if answer.fresh]
+    again = {id_ for (id_,) in (yield Ask(_ADDED_AGAIN, (fresh,)))} if fresh and not batch.is_new else set()
+    return tuple(
+        Enqueued(id=answer.id, fresh=False) if answer.id in again else answer
+        for answer in (answers[place] for place in range(len(batch.new)))
+    )
 
 
-def enqueue_unique_alone(at: datetime | None, job: NewJob) -> Verb[Enqueued | None]:
-    """Take in one job if its unique key was never taken, as most are, in one statement; None: look closer."""
-    added = yield Ask(_ADD_UNIQUE, _values(at, _kind(job), [job]))
-    return Enqueued(id=job.id, fresh=True) if added else None
+def enqueue_new(at: datetime | None, job: NewJob) -> Verb[tuple[Enqueued, ...] | None]:
+    """Take in a job that nobody can have enqueued before, in one statement; None: somebody has its unique key."""
+    if job.unique is not None:
+        added = yield Ask(_ADD_UNIQUE, _values(at, _kind(job), [job]))
+        return (Enqueued(id=job.id, fresh=True),) if added else None
+    yield Ask(_ADD_NEW, _values(at, _kind(job), [job]))
+    return (Enqueued(id=job.id, fresh=True),)
 
 
 def _rounds(new: Sequence[NewJob]) -> Iterator[Sequence[int]]:
@@ -95,12 +102,33 @@ def _rounds(new: Sequence[NewJob]) -> Iterator[Sequence[int]]:
         left = later
 
 
-def _by_kind(new: Sequence[NewJob], places: Sequence[int]) -> dict[Kind, list[int]]:
-    kinds: dict[Kind, list[int]] = {}
-    for place in places:
-        kinds.setdefault(_kind(new[place]), []).append(place)
-    # In one order for everyone: two batches that take the keys of two tasks must not wait for each other in a circle.
-    return dict(sorted(kinds.items(), key=lambda each: (str(each[0].lane.task), each[0].lane)))
+def by_kind(jobs: Sequence[NewJob]) -> dict[Kind, list[NewJob]]:
+    kinds: dict[Kind, list[NewJob]] = {}
+    last: NewJob | None = None
+    its: list[NewJob] = []
+    for job in jobs:
+        if last is None or not _are_alike(job, last):  # mostly they are: making and finding a kind takes 1.5 µs
+            its = kinds.setdefault(_kind(job), [])
+        its.append(job)
+        last = job
+    return kinds
+
+
+def _are_alike(job: NewJob, other: NewJob) -> bool:
+    """Say whether two jobs are of one kind, as those of one task are that were made alike; False: look closer."""
+    return (
+        job.task is other.task
+        and job.backoff is other.backoff
+        and job.retention is other.retention
+        and job.run_at is other.run_at
+        and job.expires is other.expires
+        and job.timeout is other.timeout
+        and job.unique is other.unique
+        and job.queue == other.queue
+        and job.priority == other.priority
+        and job.max_attempts == other.max_attempts
+        and job.loss_limit == other.loss_limit
+    )
 
 
 def _kind(job: NewJob) -> Kind:
@@ -116,31 +144,19 @@ def _kind(job: NewJob) -> Kind:
     )
 
 
-def _add(at: datetime | None, kind: Kind, jobs: Sequence[NewJob]) -> Verb[list[Enqueued]]:
-    added = yield Ask(_ADD, _values(at, kind, jobs))
-    if len(added) == len(jobs):
-        return [Enqueued(id=job.id, fresh=True) for job in jobs]
-    fresh = {id_ for (id_,) in added}
-    if fresh:  # what is not may have been waited for, and these may have been enqueued by others, and be over, since
-        fresh -= {id_ for (id_,) in (yield Ask(_ADDED_AGAIN, (list(fresh),)))}
-    return [Enqueued(id=job.id, fresh=job.id in fresh) for job in jobs]
+def _add(at: datetime | None, kind: Kind, jobs: Sequence[NewJob]) -> Verb[dict[JobId, Enqueued]]:
+    fresh = {id_ for (id_,) in (yield Ask(_ADD, _values(at, kind, jobs)))}
+    return {job.id: Enqueued(id=job.id, fresh=job.id in fresh) for job in jobs}
 
 
-def _add_unique(at: datetime | None, kind: Kind, jobs: Sequence[NewJob]) -> Verb[list[Enqueued]]:
-    added = yield Ask(_ADD_UNIQUE, _values(at, kind, jobs))
-    answers = {id_: Enqueued(id=id_, fresh=True) for (id_,) in added}
-    left = [job for job in jobs if job.id not in answers]
-    if left:
-        answers |= yield from _look_closer(at, kind, left)
-    return [answers[job.id] for job in jobs]
-
-
-def _look_closer(at: datetime | None, kind: Kind, jobs: Sequence[NewJob]) -> Verb[dict[JobId, Enqueued]]:
-    """Take in jobs whose ids may be there already, or whose keys somebody has or had."""
-    answers, winners = yield from contest(at, kind.lane.task, jobs)
-    if winners:
-        fresh = {id_ for (id_,) in (yield Ask(_ADD_HOLDERS, _values(at, kind, winners)))}
-        answers |= {job.id: Enqueued(id=job.id, fresh=job.id in fresh) for job in winners}
+def _contested(at: datetime | None, jobs: Sequence[NewJob]) -> Verb[dict[JobId, Enqueued]]:
+    """Take in jobs with unique keys, those who get theirs."""
+    if not jobs:
+        return {}
+    answers, winners = yield from contest(at, jobs)
+    for kind, some in by_kind(winners).items():
+        fresh = {id_ for (id_,) in (yield Ask(_ADD_HOLDERS, _values(at, kind, some)))}
+        answers |= {job.id: Enqueued(id=job.id, fresh=job.id in fresh) for job in some}
     return answers
 
 

@@ -46,7 +46,11 @@ class Work(Generic[T]):
     identity: UUID
     """The store's own (`identity`), which the user's connection has to find too."""
     whole: bool = False
-    """Whether the verb may raise when it has written something already: then it is undone, at two round trips more."""
+    """Whether the verb may raise when it has written something already: then that is undone, by a savepoint.
+
+    That takes two round trips: on one machine 120 to 300 µs, by driver, a fifth to a third of an enqueue. So what cannot
+    raise goes without; an error of the database's own then ends the user's transaction, as any other statement's would.
+    """
     hint: tuple[str, str] | None = None
     """A channel and what to say there when the user commits."""
 

@@ -7,7 +7,7 @@ a look at the whole, which forgets all marks, at least once a second.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
@@ -96,10 +96,15 @@ class Lines:
 
     def __init__(self) -> None:
         self.rules = Rules()
+        self.hears: Callable[[], bool] = lambda: False
+        """Whether what others commit is told here: then a claim that finds nothing need not look at the whole."""
+        self.expects = False
+        """Whether there is probably something to be had: it was announced, or the last claim did not take all."""
         self.gated = False
         """Whether the last jobs that were claimed had to pass a gate: then the next ones probably have to."""
         self._lanes: dict[int, Lane] = {}
         self._gaps: tuple[list[int], list[int]] | None = None
+        self._gaps_after = 0.0
         self._marks: dict[int, Position] = {}
         self._pulls = 0
         self._counted: dict[tuple[Scope, str], Gate] = {}
@@ -111,13 +116,22 @@ class Lines:
     def lanes(self) -> Mapping[int, Lane]:
         return self._lanes
 
-    @property
-    def gaps(self) -> tuple[list[int], list[int]]:
-        """The ranges of numbers in which no lane is known: above which, and below which."""
+    def gaps(self, *, whole: bool) -> tuple[list[int], list[int]]:
+        """The ranges of numbers in which to look for lanes that are not known: above which, and below which.
+
+        None at all, if that was done a moment ago, nothing was announced since, and the look is not at the whole: there
+        may be the remains there of lanes that were emptied before this store could know them.
+        """
+        if not whole and time.monotonic() < self._gaps_after:
+            return [], []
         if self._gaps is None:
             numbers = sorted(self._lanes)
             self._gaps = ([_LOWEST, *numbers], [*numbers, _HIGHEST])
         return self._gaps
+
+    def looked_into_gaps(self, took: float) -> None:
+        """Take note that there was no new lane, by a look that took so many seconds."""
+        self._gaps_after = time.monotonic() + max(EVERY, took * SHARE)
 
     def learn(self, rows: Iterable[Row]) -> None:
         """Take note of lanes: (number, queue, task, priority)."""
@@ -155,6 +169,8 @@ class Lines:
     def pull(self, least: datetime | None) -> None:
         """Pull marks back: something has become claimable that is due since then; None: since about now."""
         self._pulls += 1
+        self._gaps_after = 0.0
+        self.expects = True
         if least is None:
             return
         back = (least, START[1])

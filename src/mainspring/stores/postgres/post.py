@@ -81,6 +81,8 @@ class Post:
         self._echo = asyncio.Event()
         self._ending = asyncio.Event()
         self._own_channel = f"{letters.channel}_{secrets.token_hex(4)}"
+        self.hears = False
+        """Whether what others commit is heard, as far as is known."""
         self._own_pid = 0
         self._host = 0
         self._sent_at = -math.inf
@@ -112,6 +114,7 @@ class Post:
                 await self._attend(connected)
             except Exception as error:  # noqa: BLE001 -- whatever it is, nobody else would try again
                 failures += 1
+                self.hears = False
                 self._tell_loss(error, failures)
                 if is_last:
                     return
@@ -128,6 +131,9 @@ class Post:
         connected.connection.add_termination_listener(self._lost)
         self._host = connected.host
         self._own_pid = connected.connection.get_server_pid()
+        if not connected.pooled:
+            # A notification is a commit like any other, and would wait for the disk; nothing of it has to last.
+            await connected.execute("SET synchronous_commit = off")
         if self._settings.listen and connected.pooled and dsn is None:
             self._tell_deaf("they do not pass the pooler in between; give listen_dsn, a way past it")
         return connected
@@ -136,7 +142,7 @@ class Post:
         """Send and hear on a connection, until it is lost or there is nothing more to do."""
         loop = asyncio.get_running_loop()
         can_listen = self._settings.listen and (not connected.pooled or self._settings.listen_dsn is not None)
-        listens = False
+        self.hears = listens = False
         probe_at = math.inf if connected.pooled and not can_listen else loop.time()
         while True:
             self._news.clear()
@@ -144,7 +150,7 @@ class Post:
                 raise ConnectionError("it was closed")
             if can_listen and not listens and self._letters.is_watched:
                 await self._listen(connected)
-                listens = True
+                self.hears = listens = True
             if self._letters.is_waiting and (self._ending.is_set() or loop.time() >= self._sent_at + PAUSE):
                 await self._send(connected)
                 self._sent_at = loop.time()
@@ -154,7 +160,7 @@ class Post:
                 if listens and not self._letters.is_watched:
                     await connected.unlisten(self._letters.channel, self._heard)
                     await connected.unlisten(self._own_channel, self._heard_myself)
-                    listens = False
+                    self.hears = listens = False
                 await self._probe(connected, listens)
                 probe_at = loop.time() + (PROBE_RARELY if self._is_deaf else PROBE_EVERY)
             send_at = self._sent_at + PAUSE if self._letters.is_waiting else math.inf

@@ -7,14 +7,18 @@ thread; whoever closes the store from there asks the loop to.
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final
 
 from mainspring.errors import StoreClosed, StoreUnavailable
 from mainspring.stores.postgres.connected import Connected
 from mainspring.stores.postgres.settings import Settings
 
+_FAREWELL: Final = 1.0
+"""Seconds for ending a connection in good order."""
+
 
 class Shelf:
-    """Up to `limit` connections."""
+    """Up to `Settings.connections` of them."""
 
     def __init__(self, settings: Settings, open_one: Callable[[], Awaitable[Connected]]) -> None:
         self._settings = settings
@@ -72,7 +76,7 @@ class Shelf:
         idle, self._idle = self._idle, []
         try:
             async with asyncio.timeout(seconds):
-                await asyncio.gather(*(connected.close(seconds) for connected in idle))
+                await asyncio.gather(*(connected.close(min(seconds, _FAREWELL)) for connected in idle))
                 while self._out or self._opening:
                     self._emptied.clear()
                     await self._emptied.wait()
@@ -116,15 +120,16 @@ class Shelf:
         self._opening += 1
         try:
             connected = await self._open_one()
-        finally:
+        except BaseException:
             self._opening -= 1
-            self._emptied.set()
             self._free_place()
+            raise
+        self._opening -= 1
         connected.generation = generation
-        if self._is_closed:
-            connected.terminate()
-            raise StoreClosed(self._settings.store, "it has been closed")
         self._out.add(connected)
+        if self._is_closed:
+            self.drop(connected)
+            raise StoreClosed(self._settings.store, "it has been closed")
         return connected
 
     async def _wait(self) -> Connected | None:
@@ -154,10 +159,8 @@ class Shelf:
         if self._loop.time() - self._moved_at < self._settings.patience:
             self._loop.call_later(self._settings.patience, self._doubt, waiting)
             return
-        count = self._settings.connections
-        waiting.set_exception(
-            StoreUnavailable(self._settings.store, f"all {count} connections of this event loop are in use")
-        )
+        problem = f"none of this event loop's connections came free within {self._settings.patience:g} s"
+        waiting.set_exception(StoreUnavailable(self._settings.store, problem))
 
     def _free_place(self) -> None:
         self._emptied.set()

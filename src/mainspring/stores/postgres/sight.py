@@ -93,6 +93,7 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, marks: Marks,
         tasks = sorted({lane for lane in request.tasks if rules.keyed(lane)}, key=str) if rules.gates else []
         limits = [most if not lane.suspect else max(1, min(most, request.suspects)) for _, lane in asked]
         positions = [marks.of(number) for number, _ in asked]
+        gaps = lines.gaps(whole=not marks.skips)
         began = time.monotonic()
         rows = yield Ask(
             _PEEK,
@@ -101,7 +102,7 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, marks: Marks,
                 request.due_by,
                 request.node,
                 request.term,
-                *lines.gaps,
+                *gaps,
                 [number for number, _ in asked],
                 [mark_at for mark_at, _ in positions],
                 [mark_id for _, mark_id in positions],
@@ -126,6 +127,8 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, marks: Marks,
         if fresh:
             lines.learn((yield Ask(_LANES)))
             continue
+        if gaps[0]:
+            lines.looked_into_gaps(took)
         passages = {
             (gate.scope, gate.name): Passage(gate=gate, key="", taken=count, spent_until=until, now=now)
             for gate, count, until in zip(wanted, taken, spent, strict=True)

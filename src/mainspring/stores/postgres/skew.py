@@ -41,6 +41,10 @@ class Skew:
         self.offset = _NONE
         """What to add to the own clock; nothing, as long as nothing was measured."""
 
+    def after_fork(self) -> None:
+        """Begin anew in a child: whoever held the lock stayed with the parent."""
+        self._guard = threading.Lock()
+
     def now(self) -> datetime:
         return self._clock.now() + self.offset
 

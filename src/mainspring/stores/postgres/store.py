@@ -12,7 +12,7 @@ from mainspring.core.job import WAITING, Claim, JobId, NodeId
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
 from mainspring.duration import Duration, seconds
-from mainspring.errors import DeclarationError
+from mainspring.errors import DeclarationError, StoreUnavailable
 from mainspring.stores.postgres import (
     claim,
     enqueue,
@@ -71,8 +71,8 @@ LONG: Final = timedelta(minutes=1)
 """For a handler's transaction: it keeps a connection, and old rows from being cleared away."""
 _MIGRATION: Final = 300.0
 """Seconds that one statement of a migration may take."""
-_UNDER_WAY: Final = 60.0
-"""Seconds: no claim is under way for so long, so one that is committed later has begun since."""
+_UNDER_WAY: Final = 3
+"""Timeouts: no statement is under way for so long, so a claim that is committed later has begun since."""
 _ROUNDS: Final = 100
 """How often a claim goes on that only parked blocked jobs; each time a thousand of each lane."""
 
@@ -115,6 +115,7 @@ class PostgresStore:
         self._skew = Skew(self._settings)
         self._connections = Connections(self._settings)
         self._bells = Bells(self._settings, on_hint=self._lines.pull, skew=self._skew)
+        self._lines.hears = self._bells.hears
 
     # Jobs
 
@@ -128,12 +129,15 @@ class PostgresStore:
         return answers
 
     async def _enqueue(self, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
-        if len(new) == 1 and new[0].unique is not None:
-            answer = await self._run(lambda: enqueue.enqueue_unique_alone(self._at, new[0]))
-            if answer is not None:
-                return (answer,)
+        if len(new) == 1 and new[0].is_new:
+            try:
+                answers = await self._connections.run(lambda: enqueue.enqueue_new(self._at, new[0]), again=False)
+            except StoreUnavailable:
+                answers = None  # it may be there: from here on it is not new
+            if answers is not None:
+                return answers
         batch = Batch(new)
-        return await self._run(lambda: enqueue.enqueue(self._at, batch), whole=not batch.is_one_statement)
+        return await self._run(lambda: enqueue.enqueue(self._at, batch), whole=True)
 
     async def claim(self, request: ClaimRequest) -> Claimed:
         claimed, again = await self._claim(request)
@@ -146,6 +150,9 @@ class PostgresStore:
     async def _claim(self, request: ClaimRequest) -> tuple[Claimed, bool]:
         """Claim once; says also whether to go on at once, because there were only blocked jobs in sight."""
         lines = self._lines
+        grabbed = await self._run(lambda: claim.grab(self._at, request, lines)) if lines.expects else None
+        if grabbed is not None:
+            return grabbed, False
         held: Sequence[Gate] = claim.gates_asked(lines, request) if lines.gated else ()
         if not held:
             claimed, held = await self._run(lambda: claim.claim(self._at, request, lines))
@@ -212,7 +219,7 @@ class PostgresStore:
         known = self._known.get(node, nodes.Known())
         pulse, instant = await self._run(lambda: nodes.renew(self._at, node, term, known))
         self._skew.sample(before, instant, self._settings.clock.now())
-        since = (self._at or instant) - timedelta(seconds=_UNDER_WAY)
+        since = (self._at or instant) - timedelta(seconds=_UNDER_WAY * self._settings.timeout)
         self._known[node] = nodes.Known(tuple(one.job for one in pulse.held), since)
         return pulse
 
@@ -292,34 +299,39 @@ class PostgresStore:
 
     @asynccontextmanager
     async def transaction(self, *, limit: timedelta | None = None) -> AsyncIterator[PostgresTransaction]:
+        began = self.now()
         async with PostgresTransaction.begun(self._connections, limit or LONG, self._settings, self._at) as transaction:
             yield transaction
-        if transaction.woke:
-            self._committed(transaction.least)
+        if transaction.woke:  # what was due at once when it began may lie behind marks by now
+            self._committed(began if transaction.least is None else min(began, transaction.least))
 
     def blocks(self, tx: object) -> bool:
         return not isinstance(tx, PostgresTransaction) and users.blocks(tx)
 
     async def enqueue_in(self, tx: object, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
         """As the port says; a handler's own `transaction` is taken too."""
+        self._connections.must_be_open()
         if isinstance(tx, PostgresTransaction):
             return await self._own(tx).enqueue(new)
-        verb = enqueue.enqueue(self._at, Batch(new))
+        verb = enqueue.enqueue(self._at, Batch(new, once=True))
         hint = self._hint(enqueue.least_run_at(new))
         return await users.run_in(tx, verb, self._settings, self._identity, whole=may_conflict(new), hint=hint)
 
     def enqueue_in_sync(self, tx: object, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
-        verb = enqueue.enqueue(self._at, Batch(new))
+        self._connections.must_be_open()
+        verb = enqueue.enqueue(self._at, Batch(new, once=True))
         hint = self._hint(enqueue.least_run_at(new))
         return users.run_in_sync(tx, verb, self._settings, self._identity, whole=may_conflict(new), hint=hint)
 
     async def settle_in(self, tx: object, settlement: Settlement) -> Settled:
+        self._connections.must_be_open()
         if isinstance(tx, PostgresTransaction):
             return await self._own(tx).settle(settlement)
         verb = settle_one(self._at, settlement)
         return await users.run_in(tx, verb, self._settings, self._identity, hint=self._hint(None))
 
     def settle_in_sync(self, tx: object, settlement: Settlement) -> Settled:
+        self._connections.must_be_open()
         verb = settle_one(self._at, settlement)
         return users.run_in_sync(tx, verb, self._settings, self._identity, hint=self._hint(None))
 

@@ -87,7 +87,7 @@ class PostgresTransaction:
         return [tuple(row) for row in rows]
 
     async def enqueue(self, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
-        verb = enqueue(self._at, Batch(new))
+        verb = enqueue(self._at, Batch(new, once=True))
         answers = await self._do(undoing(verb) if may_conflict(new) else verb)
         if any(answer.fresh for answer in answers):
             self._wake(least_run_at(new))

@@ -66,7 +66,9 @@ class Bells:
         self._channel = channel_of(settings.schema)
         self._guard = threading.Lock()
         self._watchers: dict[object, Ring] = {}
-        self._to_send: set[datetime | None] = set()
+        self._least: datetime | None = None
+        self._without = False
+        """What is to be sent: the least time, and whether there was something without one. Neither says the other."""
         self._hinted_at = -PAUSE
         self._post: Post | None = None
         _ALL.add(self)
@@ -89,7 +91,7 @@ class Bells:
         """Tell of a commit of this process: here at once, to other processes soon."""
         self._tell(least)
         with self._guard:
-            is_first = not self._to_send
+            is_first = not self.is_waiting
             self._add(least)
         if is_first:
             self._awake().look()
@@ -103,6 +105,11 @@ class Bells:
             self._hinted_at = now
         return Hint(self._channel, payload_of(least))
 
+    def hears(self) -> bool:
+        """Say whether what other processes commit is heard here."""
+        post = self._post
+        return post is not None and post.hears
+
     async def close(self) -> None:
         """Send what is to be sent, if that goes soon, and end the thread. Nobody is rung any more."""
         with self._guard:
@@ -114,9 +121,10 @@ class Bells:
     def after_fork(self) -> None:
         """Begin anew in a child: thread and connection stayed with the parent."""
         _LEFT_BEHIND.append(self._post)
+        self._skew.after_fork()
         self._guard = threading.Lock()
         self._watchers = {}
-        self._to_send = set()
+        self._least, self._without = None, False
         self._post = None
 
     # For the thread that sends and hears.
@@ -131,12 +139,13 @@ class Bells:
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._to_send)
+        return self._without or self._least is not None
 
     def take(self) -> list[str]:
         with self._guard:
-            taken, self._to_send = self._to_send, set()
-        return [payload_of(least) for least in taken]
+            least, without = self._least, self._without
+            self._least, self._without = None, False
+        return [*([] if least is None else [payload_of(least)]), *([payload_of(None)] if without else [])]
 
     def put_back(self, payloads: list[str]) -> None:
         with self._guard:
@@ -150,9 +159,10 @@ class Bells:
         self._tell(None)
 
     def _add(self, least: datetime | None) -> None:
-        """Keep the least; what has no time stands beside it, because neither says what the other does."""
-        times = [one for one in (*self._to_send, least) if one is not None]
-        self._to_send = {*([min(times)] if times else []), *([None] if None in {*self._to_send, least} else [])}
+        if least is None:
+            self._without = True
+        elif self._least is None or least < self._least:
+            self._least = least
 
     def _tell(self, least: datetime | None) -> None:
         self._on_hint(least)

@@ -3,7 +3,7 @@
 SELECT
     CASE WHEN relname ~ '^history_\d{8}$' THEN to_date(right(relname, 8), 'YYYYMMDD') END AS day,
     pg_total_relation_size(pg_class.oid),
-    greatest(reltuples, 0)::bigint,
+    greatest(reltuples::bigint, pg_stat_get_live_tuples(pg_class.oid)),
     (statement_timestamp() AT TIME ZONE 'UTC')::date
 FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
 WHERE inhparent = 'mainspring.history'::regclass

@@ -2,8 +2,7 @@
 -- snapshot in both places, since a job that moves to history meanwhile would be missed by looking in one after the
 -- other; the conflict is for those that are enqueued twice at the same time. As arrays, and not as a join: the ids of a
 -- batch lie side by side, so that a look into each part of history goes down its index once.
--- A batch may wait here for another's uncommitted id; what else of it was enqueued, ran and finished meanwhile is found
--- by enqueue_again.sql.
+-- What is enqueued by another, runs and finishes while this statement is under way is found by enqueue_again.sql.
 -- Indexes: jobs_pkey, history_by_id.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now)
 INSERT INTO mainspring.jobs (
@@ -22,7 +21,7 @@ WHERE new.id <> ALL (ARRAY(
     SELECT id FROM mainspring.jobs WHERE id = ANY ($2)
     UNION ALL
     SELECT id FROM mainspring.history
-    WHERE id = ANY ($2) AND keep_until > (SELECT pruned_until FROM mainspring.rules)
+    WHERE id = ANY ($2) AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules)
 ))
 ON CONFLICT (id) DO NOTHING
 RETURNING id

@@ -11,7 +11,7 @@ new AS MATERIALIZED (
         SELECT id FROM mainspring.jobs WHERE id = ANY ($2)
         UNION ALL
         SELECT id FROM mainspring.history
-        WHERE id = ANY ($2) AND keep_until > (SELECT pruned_until FROM mainspring.rules)
+        WHERE id = ANY ($2) AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules)
     ))
 ),
 taken AS (

@@ -2,4 +2,4 @@
 SELECT id FROM mainspring.jobs WHERE id = ANY ($1::uuid[])
 UNION ALL
 SELECT id FROM mainspring.history
-WHERE id = ANY ($1) AND keep_until > (SELECT pruned_until FROM mainspring.rules)
+WHERE id = ANY ($1) AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules)

@@ -3,7 +3,7 @@ WITH vacated AS (
     DELETE FROM mainspring.places USING unnest($2::uuid[], $3::bigint[]) AS kept (job, lease)
     WHERE places.job = kept.job AND places.lease = kept.lease AND places.node = $1::text AND NOT EXISTS (
         SELECT FROM mainspring.jobs
-        WHERE jobs.id = places.job AND jobs.lease = places.lease AND jobs.state = 'running'
+        WHERE jobs.id = places.job AND jobs.lease = places.lease AND jobs.state || '' = 'running'
     )
     RETURNING places.scope, places.name, places.key
 ),

@@ -7,7 +7,7 @@ WITH vacated AS (
             AND (SELECT id FROM mainspring.jobs WHERE jobs.id = places.job) IS NULL
             AND (
                 SELECT id FROM mainspring.history
-                WHERE history.id = places.job AND keep_until > (SELECT pruned_until FROM mainspring.rules)
+                WHERE history.id = places.job AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules)
             ) IS NULL
         LIMIT $1::bigint
         FOR UPDATE SKIP LOCKED

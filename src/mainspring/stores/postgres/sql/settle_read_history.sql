@@ -4,5 +4,5 @@ SELECT
     expires_at, cancel_requested_at, finished_at, keep_until, cause,
     node, settled_by, started_at, enqueued_at, key, unique_key, unique_period, unique_on_conflict, true
 FROM mainspring.history
-WHERE id = ANY ($1::uuid[]) AND keep_until > (SELECT pruned_until FROM mainspring.rules)
+WHERE id = ANY ($1::uuid[]) AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules)
 ORDER BY id FOR UPDATE

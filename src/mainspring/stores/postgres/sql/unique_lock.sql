@@ -1,7 +1,7 @@
--- Holds these keys of a task until the transaction ends, made for the given jobs where nobody has them, and says who has
+-- Holds these keys until the transaction ends, made for the given jobs where nobody has them, and says who has
 -- them. Waits for whoever holds one. Who has a key may be told only after this: what was seen before may be over.
 -- Index: unique_keys_pkey.
 INSERT INTO mainspring.unique_keys AS held (task, key, job, taken_until)
-SELECT $1::text, key, job, NULL FROM unnest($2::bytea[], $3::uuid[]) AS new (key, job) ORDER BY key
+SELECT task, key, job, NULL FROM unnest($1::text[], $2::bytea[], $3::uuid[]) AS new (task, key, job) ORDER BY task, key
 ON CONFLICT (task, key) DO UPDATE SET job = held.job
-RETURNING key, job, taken_until
+RETURNING task, key, job, taken_until

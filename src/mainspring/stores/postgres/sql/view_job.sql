@@ -17,4 +17,4 @@ SELECT
     node, started_at, seconds, enqueued_at, timeout, key, unique_key, unique_period, unique_on_conflict, parent,
     facts, payload, saved, progress, error, result
 FROM mainspring.history
-WHERE id = ANY ($1) AND keep_until > (SELECT pruned_until FROM mainspring.rules)
+WHERE id = ANY ($1) AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules)

@@ -27,7 +27,7 @@ UNION ALL
         facts, payload, saved, progress, error, result
     FROM mainspring.history
     WHERE id <= $1 AND $9::boolean
-        AND keep_until > (SELECT pruned_until FROM mainspring.rules)
+        AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules)
         AND ($3::text[] IS NULL OR state = ANY ($3))
         AND ($4::text IS NULL OR queue = $4)
         AND ($5::text IS NULL OR task = $5)

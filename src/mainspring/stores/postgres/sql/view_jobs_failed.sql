@@ -6,7 +6,7 @@ SELECT
     facts, payload, saved, progress, error, result
 FROM mainspring.history
 WHERE state = 'failed' AND id <= $1::uuid
-    AND keep_until > (SELECT pruned_until FROM mainspring.rules)
+    AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules)
     AND ($3::text[] IS NULL OR state = ANY ($3))
     AND ($4::text IS NULL OR queue = $4)
     AND ($5::text IS NULL OR task = $5)

@@ -28,7 +28,7 @@ UNION ALL
         facts, payload, saved, progress, error, result
     FROM (
         SELECT * FROM mainspring.history
-        WHERE parent = $10 AND id <= $1 AND keep_until > (SELECT pruned_until FROM mainspring.rules) OFFSET 0
+        WHERE parent = $10 AND id <= $1 AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules) OFFSET 0
     ) AS history
     WHERE $9::boolean
         AND ($3::text[] IS NULL OR state = ANY ($3))

@@ -1,10 +1,11 @@
-"""Giving a role of PostgreSQL's what workers need: rows of our tables, and nothing else."""
+"""What the owner of the tables on PostgreSQL does for those who only work with them: rights, and the days of history."""
 
 import asyncpg
 
 from mainspring.cli.codes import Code
 from mainspring.cli.root import Refusal
 from mainspring.errors import StoreError
+from mainspring.stores.postgres import partitions
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.migrate import found, grants
 from mainspring.stores.postgres.settings import Settings
@@ -12,10 +13,22 @@ from mainspring.stores.postgres.statements import Statement, quoted
 from mainspring.stores.postgres.verb import Ask, Verb
 
 
-async def grant(settings: Settings, role: str) -> None:
-    """Let a role work with the tables, all at once or not at all."""
+async def maintain(settings: Settings, roles: tuple[str, ...]) -> int:
+    """Let roles work with the tables, and drop the days that are past their time; returns how many were."""
     connections = Connections(settings)
     await connections.open()
+    try:
+        for role in roles:
+            await _grant(connections, settings, role)
+        dropped = 0
+        while await connections.run(lambda: partitions.drop(0), whole=True):
+            dropped += 1
+        return dropped
+    finally:
+        await connections.close()
+
+
+async def _grant(connections: Connections, settings: Settings, role: str) -> None:
     try:
         await connections.run(lambda: _granted(settings, role), whole=True)
     except StoreError as error:
@@ -23,8 +36,6 @@ async def grant(settings: Settings, role: str) -> None:
             raise
         make = f"CREATE ROLE {quoted(role)} LOGIN PASSWORD '…'"
         raise Refusal(f"{settings.store}: there is no role {role}; make it first: {make}", Code.STORE) from error
-    finally:
-        await connections.close()
 
 
 def _granted(settings: Settings, role: str) -> Verb[None]:

@@ -1,0 +1,139 @@
+"""A store's tables with many jobs in them: waiting, scheduled, running, parked and finished."""
+
+from uuid import UUID
+
+import msgspec
+
+from mainspring.core.job import NodeId
+from mainspring.core.names import Name
+from mainspring.stores.postgres.lanes import Lane
+from mainspring.stores.postgres.statements import qualified
+from mainspring.stores.records import NodeRecord, Process
+from tests.servers.postgres import Server
+
+QUEUES = ("default", "mail", "photos")
+PRIORITIES = (10, 50)
+TASKS = (Name("", "mail.send"), Name("photos", "resize"))
+LANES = [Lane(queue, task, priority) for queue in QUEUES for task in TASKS for priority in PRIORITIES]
+DEAD = "node-0"
+NODES = [DEAD, *(f"node-{number}" for number in range(1, 6))]
+POLICY = "[10000000,0,3153600000000000,86400000000,604800000000,1.0,0.0]"
+KEYS = 200
+
+# Of a thousand jobs: 2 run, 100 are parked, 300 are for later, the rest is due.
+_JOBS = """
+INSERT INTO mainspring.jobs (
+    id, lane, home, queue, task, priority, state, parked, run_at, attempt, loss_limit, lease, max_attempts, policy, node,
+    started_at, enqueued_at, key, unique_key, unique_on_conflict, parent, traced, payload
+)
+SELECT
+    lpad(to_hex(n), 32, '0')::uuid, CASE WHEN n % 1000 >= 102 THEN lanes.number END, lanes.number, lanes.queue, lanes.task,
+    lanes.priority,
+    CASE WHEN n % 1000 < 2 THEN 'running' WHEN n % 1000 BETWEEN 102 AND 401 THEN 'scheduled' ELSE 'ready' END,
+    n % 1000 BETWEEN 2 AND 101,
+    CASE
+        WHEN n % 1000 BETWEEN 102 AND 401 THEN now() + make_interval(secs => 3600 + n) ELSE now() - make_interval(secs => 1e6 - n / 10.0)
+    END,
+    (n % 1000 < 2)::integer, 3, (n % 1000 < 2)::integer, 3, '{policy}',
+    CASE WHEN n % 1000 < 2 THEN 'node-' || n / 1000 % {nodes} END,
+    CASE WHEN n % 1000 < 2 THEN now() - make_interval(secs => n % 100) END,
+    now(), CASE WHEN n % 1000 < 200 THEN ('key ' || n % {keys})::bytea END, CASE WHEN n % 10 = 0 THEN ('unique ' || n)::bytea END,
+    CASE WHEN n % 10 = 0 THEN 'return' END, CASE WHEN n % 50 = 0 THEN lpad(to_hex(n / 5000), 32, '0')::uuid END, n % 100 = 0,
+    '{{}}'
+FROM generate_series(1, {count}) AS n
+JOIN (VALUES {lanes}) AS lanes (place, number, queue, task, priority) ON lanes.place = n / 1000 % {lane_count}
+"""
+_HISTORY = """
+INSERT INTO mainspring.history (
+    id, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, policy,
+    finished_at, keep_until, cause, node, settled_by, enqueued_at, parent, payload
+)
+SELECT
+    lpad(to_hex(n + {count} * 10), 32, '0')::uuid, lanes.queue, lanes.task, lanes.priority,
+    CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'succeeded' END, now(), 1, 0, 0, 3, 1, 2, 3, '{policy}', now(),
+    now() + make_interval(hours => (n % 288)::integer), CASE WHEN n % 100 = 0 THEN 'exhausted' END, 'node-1', 'node-1', now(),
+    CASE WHEN n % 50 = 0 THEN lpad(to_hex(n / 5000), 32, '0')::uuid END, '{{}}'
+FROM generate_series(1, {count}) AS n
+JOIN (VALUES {lanes}) AS lanes (place, number, queue, task, priority) ON lanes.place = n / 1000 % {lane_count}
+"""
+_REST = """
+INSERT INTO mainspring.nodes (id, alive, joined_at, renewed_at, died_at, record)
+SELECT 'node-' || n, n <> 0, now(), now(), CASE WHEN n = 0 THEN now() END, '{record}' FROM generate_series(0, {nodes} - 1) AS n;
+INSERT INTO mainspring.gates (scope, name, concurrency) VALUES
+    ('task', 'photos:resize', 100000), ('key', 'mail.send', 3), ('queue', 'photos', 100000);
+INSERT INTO mainspring.keys (task, key, spent_until) SELECT 'mail.send', ('key ' || n)::bytea, now() FROM generate_series(1, {count}) AS n;
+INSERT INTO mainspring.traces (job, error) SELECT id, '{{}}' FROM mainspring.jobs WHERE traced;
+INSERT INTO mainspring.attempts (job, lease, body) SELECT id, n, '{{}}' FROM mainspring.jobs, generate_series(1, 3) AS n WHERE traced;
+INSERT INTO mainspring.log_lines (job, position, body) SELECT id, n, '{{}}' FROM mainspring.jobs, generate_series(1, 3) AS n WHERE traced;
+INSERT INTO mainspring.unique_keys (task, key, job) SELECT task, unique_key, id FROM mainspring.jobs WHERE unique_key IS NOT NULL;
+INSERT INTO mainspring.places (scope, name, key, job, lease, node)
+    SELECT 'task', task, '', id, 1, node FROM mainspring.jobs WHERE state = 'running'
+    UNION ALL SELECT 'key', task, key, id, 1, node FROM mainspring.jobs WHERE state = 'running' AND key IS NOT NULL;
+INSERT INTO mainspring.orders (node, word, given_at, done_at) SELECT 'node-1', '{{}}', now(), now() FROM generate_series(1, 1000);
+UPDATE mainspring.rules SET version = version + 1;
+"""
+# Nobody is to look at the tables behind our back: what the planner knows is what the test says.
+_ALONE = """
+DO $$ DECLARE name regclass; BEGIN
+    FOR name IN SELECT oid::regclass FROM pg_class WHERE relnamespace = '{schema}'::regnamespace AND relkind = 'r' LOOP
+        EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', name);
+    END LOOP;
+END $$
+"""
+
+
+def fill(server: Server, schema: str, count: int) -> None:
+    """Fill a store's tables: so many jobs that wait or run, and as many that have finished."""
+    lanes = ", ".join(
+        f"({place}, {lane.number}, '{lane.queue}', '{lane.task}', {lane.priority}::smallint)"
+        for place, lane in enumerate(LANES)
+    )
+    process = Process(host="here", pid=1, started="today")
+    record = NodeRecord(id=NodeId("a node"), process=process, tasks=frozenset(TASKS))
+    words = {
+        "record": msgspec.json.encode(record).decode(),
+        "count": count,
+        "lanes": lanes,
+        "lane_count": len(LANES),
+        "nodes": len(NODES),
+        "policy": POLICY,
+        "keys": KEYS,
+    }
+    for text in (_JOBS, _HISTORY, _REST):
+        server.sql(qualified(text.format(**words), schema))
+
+
+def clear(server: Server, schema: str) -> None:
+    """Take all jobs away again, and have the tables vacuumed: what the indexes were they stay, but for their entries."""
+    server.sql(
+        qualified("DELETE FROM mainspring.jobs; DELETE FROM mainspring.history; DELETE FROM mainspring.nodes", schema)
+    )
+    server.sql(
+        qualified("DELETE FROM mainspring.gates; DELETE FROM mainspring.keys; DELETE FROM mainspring.traces", schema)
+    )
+    server.sql(
+        qualified(
+            "DELETE FROM mainspring.attempts; DELETE FROM mainspring.log_lines; DELETE FROM mainspring.places", schema
+        )
+    )
+    server.sql(qualified("DELETE FROM mainspring.unique_keys; DELETE FROM mainspring.orders", schema))
+    analyze(server, schema, "VACUUM")
+
+
+def leave_alone(server: Server, schema: str) -> None:
+    """Have the tables' statistics stay as they are."""
+    server.sql(_ALONE.format(schema=schema))
+
+
+def analyze(server: Server, schema: str, word: str = "ANALYZE") -> None:
+    tables = server.sql(
+        "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'p')",
+        [schema],
+    )
+    for (name,) in tables:
+        server.sql(f"{word} {name}")
+
+
+def id_of(number: int) -> UUID:
+    """Return the id of a job by its number, from 1."""
+    return UUID(int=number)

@@ -1,0 +1,215 @@
+"""A snapshot that somebody holds open, or jobs that are not due for long: claims read as much as without."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from mainspring.core.limits import Gate, Scope
+from mainspring.stores.postgres import store as store_module
+from mainspring.stores.postgres.lanes import Lane
+from mainspring.stores.records import Claimed
+from tests.servers.postgres import Server
+from tests.stores.postgres_crowd import SEND, Crowd, Node, crowd, empty, lasting_schema, new
+from tests.stores.postgres_filled import POLICY
+from tests.stores.postgres_staged import explained
+from tests.stores.postgres_wires import on_real_time
+
+BATCH = 100
+LATER = """
+INSERT INTO mainspring.jobs (
+    id, lane, home, queue, task, priority, state, run_at, loss_limit, max_attempts, policy, enqueued_at, payload
+)
+SELECT
+    gen_random_uuid(), $2::bigint, $2, 'default', 'mail.send', 50, 'scheduled', now() + make_interval(secs => 60 + n), 3, 3,
+    $3::text, now(), '{}'
+FROM generate_series(1, $1::integer) AS n
+"""
+
+
+@pytest.fixture(scope="module")
+def schema(postgres: Server) -> Iterator[str]:
+    with lasting_schema(postgres) as name:
+        yield name
+
+
+@pytest.fixture
+def postgres_schema(postgres: Server, schema: str) -> str:
+    empty(postgres, schema)
+    # What the last test has left behind dead would be counted here. Emptied once it was vacuumed, an index starts anew.
+    postgres.sql(
+        f"VACUUM {schema}.jobs, {schema}.places, {schema}.freed, {schema}.keys, {schema}.nodes, {schema}.gates"
+    )
+    return schema
+
+
+@asynccontextmanager
+async def held(those: Crowd) -> AsyncIterator[None]:
+    """Have somebody hold a snapshot open: from now on nothing that is dead can be cleared away."""
+    async with those.connection() as other:
+        await other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        await other.fetch("SELECT 1")
+        yield
+
+
+async def read(node: Node, room: int = BATCH) -> tuple[Claimed, int]:
+    """Claim; says also how many pages that looked at."""
+    claimed, plans = await explained(node.claim(room))
+    return claimed, sum(plan.buffers for plan in plans)
+
+
+async def drain(node: Node, jobs: int) -> list[int]:
+    """Claim and settle so many jobs, a batch at a time; says how many pages some of the claims looked at."""
+    pages: list[int] = []
+    left = jobs
+    while left:
+        if left % (5 * BATCH) == 0:
+            claimed, looked_at = await read(node)
+            pages.append(looked_at)
+        else:
+            claimed = await node.claim(BATCH)
+        assert claimed.deliveries
+        left -= len(claimed.deliveries)
+        await node.settle(claimed.deliveries)
+    return pages
+
+
+async def rounds(node: Node, count: int, jobs: int, *, keys: int = 0) -> list[list[int]]:
+    """Enqueue, claim and settle, again and again; says of each round how many pages some of its claims looked at."""
+    pages: list[list[int]] = []
+    for _ in range(count):
+        for begin in range(0, jobs, 500):
+            numbers = range(begin, min(jobs, begin + 500))
+            await node.store.enqueue([new(key=f"key {n % keys}" if keys else None) for n in numbers])
+        pages.append(await drain(node, jobs))
+    return pages
+
+
+few_and_many = pytest.mark.parametrize(
+    ("count", "jobs"), [(3, 500), pytest.param(10, 2000, marks=pytest.mark.slow)], ids=["three of 500", "ten of 2,000"]
+)
+
+
+@few_and_many
+@pytest.mark.parametrize("gate", [None, Scope.TASK, Scope.KEY], ids=["free", "by task", "by key"])
+@on_real_time
+async def test_the_last_round_under_a_held_snapshot_reads_no_more_than_the_first(
+    postgres: Server, postgres_schema: str, gate: Scope | None, count: int, jobs: int
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        if gate is not None:
+            await node.store.declare([Gate(scope=gate, name=str(SEND), concurrency=1000)])
+        async with held(those):
+            await rounds(node, 1, 500)  # lanes and rules are learnt, pages are made
+            pages = await rounds(node, count, jobs, keys=7)
+
+        assert max(pages[-1]) <= 1.5 * max(pages[0]), pages
+
+
+@pytest.mark.slow
+@on_real_time
+async def test_a_busy_lane_does_not_make_every_claim_walk_over_what_is_dead_in_another(
+    postgres: Server, postgres_schema: str
+) -> None:
+    """The lane is looked at as a whole now and then; every claim in between begins at its mark."""
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        async with held(those):
+            await rounds(node, 5, 2000)
+            await node.store.enqueue([new(priority=90) for _ in range(2 * BATCH)])
+            await node.settle((await node.claim(BATCH)).deliveries)
+            claimed, usual = await read(node)
+            await node.settle(claimed.deliveries)
+            began, pages = time.monotonic(), []
+            while time.monotonic() < began + 3:
+                await node.store.enqueue([new(priority=90) for _ in range(BATCH)])
+                claimed, looked_at = await read(node)
+                pages.append(looked_at)
+                await node.settle(claimed.deliveries)
+
+        whole = [looked_at for looked_at in pages if looked_at > usual + 200]
+        assert len(pages) > 20
+        assert len(whole) <= 5, (usual, pages)
+
+
+@pytest.mark.slow
+@on_real_time
+async def test_claims_that_come_back_empty_look_at_the_whole_at_most_once_a_second(
+    postgres: Server, postgres_schema: str
+) -> None:
+    """A node that gets a job now and then finds nothing more after each."""
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        async with held(those):
+            await rounds(node, 5, 2000)
+            began, pages = time.monotonic(), []
+            while time.monotonic() < began + 3:
+                await node.store.enqueue([new()])
+                while True:
+                    claimed, looked_at = await read(node, 5)
+                    pages.append(looked_at)
+                    if not claimed.deliveries:
+                        break
+                    await node.settle(claimed.deliveries)
+
+        whole = [looked_at for looked_at in pages if looked_at > 300]
+        assert len(pages) > 20
+        assert len(whole) <= 5, (len(whole), len(pages))
+
+
+@pytest.mark.slow
+@on_real_time
+async def test_a_node_that_starts_while_a_snapshot_is_held_walks_over_what_is_dead_once_a_second_at_most(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        async with held(those):
+            await rounds(node, 5, 2000)
+            late = await those.node()
+            began, pages = time.monotonic(), []
+            while time.monotonic() < began + 3:
+                await late.store.enqueue([new(queue="other")])
+                claimed, looked_at = await read(late, 5)
+                pages.append(looked_at)
+                await late.settle(claimed.deliveries)
+
+        whole = [looked_at for looked_at in pages if looked_at > 300]
+        assert len(pages) > 20
+        assert len(whole) <= 6, (len(whole), len(pages))
+
+
+@on_real_time
+async def test_a_renewal_does_not_walk_over_what_the_node_has_run(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_UNDER_WAY", 0.0)
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        async with held(those):
+            await rounds(node, 1, 2000)
+            await node.store.renew(node.id, node.term)
+            await node.store.enqueue([new()])
+            (delivery,) = await node.take()
+            pulse, plans = await explained(node.store.renew(node.id, node.term))
+
+        assert [one.job for one in pulse.held] == [delivery.claim.job.id]
+        assert [plan.buffers for plan in plans if plan.buffers > 50] == []
+
+
+@pytest.mark.parametrize("later", [20_000, pytest.param(300_000, marks=pytest.mark.slow)])
+@on_real_time
+async def test_jobs_that_are_not_due_for_long_do_not_matter(postgres: Server, postgres_schema: str, later: int) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        without = await rounds(node, 2, 500)
+        await those.sql(LATER, later, Lane("default", SEND, 50).number, POLICY)
+        with_them = await rounds(node, 2, 500)
+
+        assert max(with_them[-1]) <= 1.5 * max(without[-1]), (without, with_them)
+        claimed, looked_at = await read(node)
+        assert claimed.deliveries == ()
+        assert claimed.next_due is not None
+        assert looked_at < 100

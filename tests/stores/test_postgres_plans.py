@@ -1,0 +1,247 @@
+"""Every statement is served by the indexes that it names, whatever PostgreSQL believes about its tables."""
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from mainspring.clock import SystemClock
+from mainspring.stores.postgres.connect import wanted
+from mainspring.stores.postgres.settings import Settings
+from mainspring.stores.postgres.statements import in_schema, qualified, statement
+from tests.servers.postgres import Server
+from tests.stores.postgres_crowd import lasting_schema
+from tests.stores.postgres_filled import analyze, clear, fill, leave_alone
+from tests.stores.postgres_staged import Plan
+
+FOLDER = Path(str(files("mainspring.stores.postgres").joinpath("sql")))
+NAMES = sorted(path.stem for path in FOLDER.glob("*.sql"))
+# What is no query cannot be explained.
+QUERIES = [
+    name for name in NAMES if re.match(r"\(|(SELECT|INSERT|UPDATE|DELETE|WITH)\b", statement(name).text, re.IGNORECASE)
+]
+
+LARGE = ("jobs", "history", "traces", "attempts", "log_lines", "unique_keys", "keys")
+"""What grows with jobs. The rest is small, and how it is read does not matter."""
+MAY_WALK = {
+    "view_queues": "it counts",
+    "nodes_tasks_unknown": "of the parked jobs of a task it stops at the first that is due for long",
+    "gates_forget": "a rate begins afresh for all keys",
+    "unpark_all": "a gate has changed: all of them",
+    "prune_unique_stray": "twenty pages",
+}
+MAY_READ_ALL_THAT_RUNS = {"places_of_running", "view_jobs_running", "view_queues"}
+# A look by one of these, all of whose first columns are given, finds one job, or what belongs to one.
+BY_ONE = {
+    "jobs_pkey": ("id",),
+    "history_by_id": ("id",),
+    "traces_pkey": ("job",),
+    "attempts_pkey": ("job",),
+    "log_lines_pkey": ("job",),
+    "unique_keys_pkey": ("task", "key"),
+    "keys_pkey": ("task", "key"),
+    "jobs_by_parent": ("parent",),
+    "history_by_parent": ("parent",),
+}
+# A walk along one of these, from a place on and not further than a limit.
+BY_ORDER = {
+    "jobs_waiting": "lane",
+    "jobs_parked": "task",
+    "history_by_id": "id",
+    "jobs_pkey": "id",
+    "history_failed": "id",
+    "history_rest_by_time": "keep_until",
+    "keys_by_spent": "spent_until",
+    "unique_keys_by_time": "taken_until",
+}
+
+
+ANY_OF: frozenset[str] = frozenset()
+
+
+class Tables:
+    """A store's tables, and what PostgreSQL would do with them."""
+
+    def __init__(self, server: Server, schema: str) -> None:
+        self.server = server
+        self.schema = schema
+        settings = wanted(Settings(dsn=server.dsn(), clock=SystemClock()))
+        options = " ".join("-c {}={}".format(name, value.replace(" ", "\\ ")) for name, value in settings.items())
+        self._connection = psycopg.connect(server.dsn(), autocommit=True, options=options, prepare_threshold=None)
+        find = """
+            SELECT child.relname, coalesce(parent.relname, child.relname)
+            FROM pg_class AS child LEFT JOIN pg_inherits ON inhrelid = child.oid
+            LEFT JOIN pg_class AS parent ON parent.oid = inhparent
+            WHERE child.relnamespace = %s::regnamespace AND child.relkind IN ('r', 'p', 'i', 'I')
+        """
+        self.whole: dict[str, str] = dict(self._connection.execute(find, [schema]).fetchall())
+        """By the name of a table or index the one that it is a part of, or its own."""
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def plan(self, name: str, text: str | None = None) -> Plan:
+        """Plan a statement as our connections do: once, for whatever values may come."""
+        text = in_schema(statement(name), self.schema) if text is None else qualified(text, self.schema)
+        values = max((int(number) for number in re.findall(r"\$(\d+)", text)), default=0)
+        given = f"({', '.join(['NULL'] * values)})" if values else ""
+        self._connection.execute(f"PREPARE {name} AS {text}".encode())
+        try:
+            ((found,),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE {name} {given}".encode()).fetchall()
+        finally:
+            self._connection.execute(f"DEALLOCATE {name}".encode())
+        return Plan(name, found[0]["Plan"])
+
+    def table(self, plan: Plan) -> str:
+        name = plan.get("Relation Name", "")
+        return self.whole.get(name, name)
+
+    def index(self, plan: Plan) -> str:
+        name = plan.get("Index Name", "")
+        return self.whole.get(name, name)
+
+    def used(self, plan: Plan) -> set[str]:
+        """The indexes that a plan looks into, those that find what is there already included."""
+        arbiters = {self.whole.get(name, name) for one in plan for name in one.get("Conflict Arbiter Indexes", ())}
+        return {self.index(one) for one in plan} | arbiters
+
+    def scans(self, plan: Plan) -> list[Plan]:
+        """The places in a plan where a large table is read."""
+        return [one for one in plan if self.table(one) in LARGE and "Scan" in one.get("Node Type")]
+
+    def walks(self, plan: Plan, *, limited: bool = False) -> Iterator[str]:
+        """Say where more of a large table is read than what is asked for."""
+        kind = plan.get("Node Type")
+        limited = kind == "Limit" or (limited and kind not in {"Sort", "Aggregate", "Materialize"})
+        if plan in self.scans(plan) and not self._is_narrow(plan, limited):
+            yield told(plan)
+        for one in plan.below:
+            yield from self.walks(one, limited=limited and not one.get("Subplan Name"))
+
+    def _is_narrow(self, plan: Plan, limited: bool) -> bool:
+        index, condition = self.index(plan), plan.get("Index Cond") or ""
+        if plan.get("Node Type") == "Tid Scan":
+            return True
+        if index in BY_ONE and all(re.search(rf"\b{column} = ", condition) for column in BY_ONE[index]):
+            return True
+        if index == "jobs_running":
+            return "node = " in condition or plan.statement in MAY_READ_ALL_THAT_RUNS
+        if index == "keys_by_look":
+            return "task = " in condition
+        return (
+            limited and index in BY_ORDER and (not condition or bool(re.search(rf"\b{BY_ORDER[index]}\b", condition)))
+        )
+
+    def multiplies(self, plan: Plan) -> Iterator[str]:
+        """Say where all of a batch is gone through for each row of a table, or all that a node runs for each of a batch."""
+        for join in (one for one in plan if one.get("Node Type") == "Nested Loop"):
+            outer, inner = (one for one in join.below if one.get("Parent Relationship") in {"Outer", "Inner"})
+            if has_batch(inner) and any(not self._is_narrow(scan, limited=False) for scan in self.scans(outer)):
+                yield f"all of the batch for each of {[told(scan) for scan in self.scans(outer)]}"
+            if has_batch(outer):
+                yield from (told(scan) for scan in self.scans(inner) if self.index(scan) == "jobs_running")
+
+
+def has_batch(plan: Plan) -> bool:
+    return any(one.get("Node Type") in {"Function Scan", "CTE Scan"} for one in plan)
+
+
+def told(plan: Plan) -> str:
+    where = f"{plan.get('Relation Name')} by {plan.get('Index Name')}"
+    return f"{plan.get('Node Type')} of {where}: {plan.get('Index Cond')}"
+
+
+FEW, MANY = 10_000, 1_000_000
+BELIEFS = ["never analyzed", "analyzed", "analyzed when empty", "vacuumed when empty", "vacuumed when emptied"]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        *(pytest.param((FEW, belief), id=f"few, {belief}") for belief in BELIEFS),
+        *(pytest.param((MANY, belief), id=f"a million, {belief}", marks=pytest.mark.slow) for belief in BELIEFS),
+    ],
+)
+def tables(postgres: Server, request: pytest.FixtureRequest) -> Iterator[Tables]:
+    count, belief = request.param
+    with lasting_schema(postgres) as schema:
+        leave_alone(postgres, schema)
+        match belief:
+            case "analyzed when empty":
+                analyze(postgres, schema)
+            case "vacuumed when empty":
+                analyze(postgres, schema, "VACUUM")
+            case "vacuumed when emptied":
+                fill(postgres, schema, FEW)
+                clear(postgres, schema)
+        fill(postgres, schema, count)
+        if belief == "analyzed":
+            analyze(postgres, schema)
+        tables = Tables(postgres, schema)
+        yield tables
+        tables.close()
+
+
+def head(name: str) -> str:
+    lines = (FOLDER / f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    return " ".join(line.removeprefix("--").strip() for line in lines if line.startswith("--"))
+
+
+# What is written on top.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_statement_says_what_it_promises(name: str) -> None:
+    text = (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
+
+    assert text.startswith("-- ")
+    assert len(text.splitlines()[0]) > 20
+    assert name not in QUERIES or ";" not in statement(name).text, "one statement a file"
+
+
+def test_statements_use_the_indexes_that_they_name_and_no_others(tables: Tables) -> None:
+    of_large = {index for index in tables.whole if index.startswith(LARGE)}
+    wrong: dict[str, list[set[str]]] = {}
+    for name in QUERIES:
+        named = set(re.findall(r"\w+", head(name).partition("Index")[2])) & of_large
+        used = tables.used(tables.plan(name)) & of_large
+        if name not in ANY_OF and used != named:
+            wrong[name] = [used - named, named - used]
+
+    assert wrong == {}
+
+
+# What a plan must not do.
+
+
+def test_statements_do_not_walk_over_what_grows(tables: Tables) -> None:
+    walks = {name: [*tables.walks(tables.plan(name))] for name in QUERIES}
+    found = {name: where for name, where in walks.items() if where}
+
+    assert {name: where for name, where in found.items() if name not in MAY_WALK} == {}
+    assert set(found) <= set(MAY_WALK)
+
+
+def test_statements_do_not_go_through_their_batch_for_each_job(tables: Tables) -> None:
+    found = {name: [*tables.multiplies(tables.plan(name))] for name in QUERIES}
+
+    assert {name: where for name, where in found.items() if where} == {}
+
+
+def test_a_walk_would_be_found(tables: Tables) -> None:
+    for text in (
+        "SELECT * FROM mainspring.jobs WHERE started_at = $1",
+        "SELECT * FROM mainspring.jobs WHERE lane = $1",
+        "SELECT * FROM (SELECT * FROM mainspring.jobs WHERE lane = $1 OFFSET 0) AS line ORDER BY enqueued_at LIMIT 5",
+        "SELECT count(*) FROM mainspring.history WHERE keep_until > $1",
+        "SELECT * FROM mainspring.jobs WHERE id = $1 AND lane = $2 UNION ALL SELECT * FROM mainspring.jobs WHERE parked",
+    ):
+        assert [*tables.walks(tables.plan("walk", text))], text
+    for text in (
+        "SELECT * FROM mainspring.jobs WHERE lane = $1 ORDER BY run_at, id LIMIT 5",
+        "SELECT * FROM mainspring.history WHERE id = ANY ($1)",
+    ):
+        assert not [*tables.walks(tables.plan("walk", text))], text
