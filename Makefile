@@ -45,9 +45,9 @@ check: ## format, lint, types and the fast tests, as before a commit (under 2 mi
 	@$(run) mypy
 	@$(run) pytest -q $(spread) -m "not slow" $(ARGS)
 
-chaos: ## kill workers for a minute instead of seconds, and look whether anything was lost
+chaos: ## kill nodes and database servers for minutes instead of seconds, and look whether anything was lost
 	$(setup) test
-	@MAINSPRING_CHAOS=full $(run) pytest -v -n 0 tests/chaos $(ARGS)
+	@MAINSPRING_CHAOS=full $(run) pytest -v -n 0 tests/chaos tests/jobs/test_postgres_*.py $(ARGS)
 
 bench: ## run the benchmarks in bench/ and print their tables
 	$(setup) test,bench

@@ -138,7 +138,8 @@ def test_a_driver_that_is_not_installed(tmp_path: Path) -> None:
             cwd=tmp_path, env=environment({}), capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == code, done.stderr
-        assert "PostgreSQL needs asyncpg: pip install 'mainspring[postgres]'" in done.stdout + done.stderr
+        said = " ".join((done.stdout + done.stderr).split()).replace(" → ", ": ")
+        assert "PostgreSQL needs asyncpg: pip install 'mainspring[postgres]'" in said
         assert "Traceback" not in done.stderr
         assert SECRET not in done.stdout + done.stderr
 

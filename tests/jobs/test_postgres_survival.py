@@ -23,6 +23,8 @@ pytestmark = pytest.mark.slow
 
 OPTIONS = "timeout=1s"  # for a statement
 STUCK = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'mainspring' AND wait_event_type = 'Lock'"
+LAST_WORDS = 30.0
+"""Seconds that a node without a server may take for its end: it tries each of its last writes for some time."""
 TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mainspring'"
 
 
@@ -187,3 +189,31 @@ async def test_a_node_that_is_cut_off_stops_its_work_before_another_takes_it_and
                 assert took < SOON
         assert len([line for line in told.lines if "it stops its work before others take it" in line]) == 1
         assert len([line for line in told.lines if "goes on under a new id" in line]) == 1
+
+
+# Its end
+
+
+@on_real_time
+@pytest.mark.parametrize("how", ["gone", "frozen"])
+async def test_a_node_ends_in_bounded_time_without_its_server_and_its_jobs_are_done_by_the_next(
+    server: Server, how: str, told: Told
+) -> None:
+    url = f"{server.dsn()}?{OPTIONS}"
+    first = Bodies(url)
+    context = first.app.node(grace="0s")
+    await context.__aenter__()
+    jobs = await first.enqueue(3)
+    await until(lambda: first.began.keys() == jobs, "the jobs to begin")
+    await asyncio.to_thread(server.kill if how == "gone" else server.freeze)
+    began = time.monotonic()
+    await context.__aexit__(None, None, None)
+    took = time.monotonic() - began
+    await asyncio.to_thread(server.start if how == "gone" else server.thaw)
+
+    told.figure(f"with its server {how} a node ended within {took:.1f} s")
+    assert first.ended.keys() == jobs
+    assert took < LAST_WORDS
+    second = Bodies(url)
+    async with second.app.node(lease="2s", grace="0s"):
+        await until(lambda: second.began.keys() == jobs, "the next one to take over", within=2 + SOON)

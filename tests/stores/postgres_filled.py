@@ -62,8 +62,8 @@ SELECT 'node-' || n, n <> 0, now(), now(), CASE WHEN n = 0 THEN now() END, '{rec
 INSERT INTO mainspring.gates (scope, name, concurrency) VALUES
     ('task', 'photos:resize', 100000), ('key', 'mail.send', 3), ('queue', 'photos', 100000);
 INSERT INTO mainspring.keys (task, key, spent_until) SELECT 'mail.send', ('key ' || n)::bytea, now() FROM generate_series(1, {count}) AS n;
-INSERT INTO mainspring.traces (job, error) SELECT id, '{{}}' FROM mainspring.jobs WHERE traced;
-INSERT INTO mainspring.attempts (job, lease, body) SELECT id, n, '{{}}' FROM mainspring.jobs, generate_series(1, 3) AS n WHERE traced;
+INSERT INTO mainspring.traces (job, saved) SELECT id, '{{}}' FROM mainspring.jobs WHERE traced;
+INSERT INTO mainspring.attempts (job, lease, body) SELECT id, -n, '{{}}' FROM mainspring.jobs, generate_series(1, 3) AS n WHERE traced;
 INSERT INTO mainspring.log_lines (job, position, body) SELECT id, n, '{{}}' FROM mainspring.jobs, generate_series(1, 3) AS n WHERE traced;
 INSERT INTO mainspring.unique_keys (task, key, job) SELECT task, unique_key, id FROM mainspring.jobs WHERE unique_key IS NOT NULL;
 INSERT INTO mainspring.places (scope, name, key, job, lease, node)

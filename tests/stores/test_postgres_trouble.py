@@ -10,7 +10,7 @@ import pytest
 from mainspring.errors import Conflict, NodeGone, StoreError, StoreUnavailable
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.skew import Skew
-from mainspring.stores.postgres.trouble import Kind, Unreachable, kind, translated
+from mainspring.stores.postgres.trouble import Kind, kind, translated
 from tests.servers.postgres import Server
 from tests.stores.postgres_wires import ask, lines, on_real_time, opened, settings
 
@@ -30,7 +30,6 @@ def of_server(state: str) -> asyncpg.PostgresError:
         (TimeoutError(), Kind.LOST),
         (ConnectionResetError(), Kind.LOST),
         (socket.gaierror(), Kind.LOST),
-        (Unreachable([("a", OSError()), ("b", of_server("28P01"))]), Kind.LOST),
         (asyncpg.InterfaceError("connection is closed"), Kind.LOST),
         (asyncpg.TargetServerAttributeNotMatched("none"), Kind.LOST),
         *((of_server(state), Kind.FINAL) for state in ("42P01", "23505", "22021", "28P01", "53100", "55P03", "57014")),
@@ -83,7 +82,6 @@ def test_what_will_not_pass_comes_with_advice(state: str, advice: str) -> None:
         ConnectionRefusedError(),
         asyncpg.InterfaceError("connection is closed"),
         asyncpg.InternalClientError("x"),
-        Unreachable([("a", OSError("b"))]),
     ],
     ids=repr,
 )

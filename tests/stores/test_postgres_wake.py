@@ -157,8 +157,8 @@ async def test_many_commits_are_one_notification_every_20_ms(postgres: Server, p
             await asyncio.sleep(0)
         await asyncio.sleep(0.1)
         assert count > 1000
-        assert 5 <= len(notified) <= 27
-        assert notified[0][0] - started < 0.02, "the first goes at once"
+        assert 3 <= len(notified) <= 27
+        assert notified[0][0] - started < 0.1, "the first goes at once, as far as a busy process lets it"
         assert min(least_of(payload) or NOON for _, payload in notified) == NOON - count * SECOND
         assert least_of(notified[-1][1]) == NOON - count * SECOND, "and none is forgotten"
 
@@ -228,9 +228,11 @@ async def test_a_server_that_was_away_is_listened_to_again(
             here.bells.committed(None)
             await there.watch()
             there.forget()
+            assert there.bells.hears()
             server.kill()
             told = "no notifications are heard for now"
             await asyncio.to_thread(wait_until, lambda: lines(caplog, told), "somebody said so")
+            assert not there.bells.hears()
             here.bells.committed(NOON)  # it is kept until it can be sent
             server.start()
             await asyncio.to_thread(wait_until, lambda: lines(caplog, "heard again"), "it listens")
@@ -469,6 +471,7 @@ async def test_a_connection_that_swallows_notifications_is_told_once_and_asked_r
         await here.watch()
         await asyncio.to_thread(wait_until, lambda: lines(caplog, "no notifications arrive"), "it was told")
         await asyncio.sleep(0.1)
+        assert not here.bells.hears()
         look = "SELECT state_change FROM pg_stat_activity WHERE application_name = 'mainspring'"
         before = postgres.sql(look)
         await asyncio.sleep(0.5)

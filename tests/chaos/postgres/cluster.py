@@ -3,7 +3,9 @@ in front of both.
 """
 
 import time
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Literal, Self
 
@@ -11,7 +13,8 @@ from tests.servers.postgres import Server, new_server
 from tests.servers.system import wait_until
 from tests.servers.wire import Wire
 
-How = Literal["fast", "immediate", "kill"]
+How = Literal["fast", "immediate", "kill", "freeze", "stall"]
+"""Restarts, in good order or not; a server that stands still; and one that commits nothing, because its standby does."""
 IN_STEP = "SELECT 1 FROM pg_stat_replication WHERE (state, sync_state) = ('streaming', 'sync')"
 
 
@@ -19,9 +22,8 @@ class Cluster:
     """Two servers at first. After the failover the old one stays away for good, and the other is alone."""
 
     def __init__(self) -> None:
-        self.restarts = 0
-        self.failovers = 0
-        self.cuts = 0
+        self.faults: Counter[str] = Counter()
+        """How often what has happened to it."""
         self.primary = new_server(durable=True)
         self._standby: Server | None = None
         self._wires: list[Wire] = []
@@ -29,21 +31,31 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Where the store is, whichever of the two is alive."""
+        """Where the store is, whichever of the two is alive; a statement has two seconds."""
         hosts = ",".join(f"{wire.host}:{wire.port}" for wire in self._wires)
-        return f"postgresql://postgres@{hosts}/postgres"
+        return f"postgresql://postgres@{hosts}/postgres?timeout=2s"
 
-    def stop(self, how: How) -> None:
-        """Stop the one that takes writes, in good order or not."""
-        if how == "kill":
-            self.primary.kill()
-        else:
-            self.primary.stop(how)
-
-    def start(self) -> None:
-        """Start it again."""
-        self.primary.start()
-        self.restarts += 1
+    @contextmanager
+    def away(self, how: How) -> Iterator[None]:
+        """Have nobody there who takes writes while the block runs."""
+        match how:
+            case "freeze":
+                self.primary.freeze()
+            case "stall" if self._standby:  # commits wait for it
+                self._standby.freeze()
+            case "kill" | "stall":
+                self.primary.kill()
+            case "fast" | "immediate":
+                self.primary.stop(how)
+        yield
+        match how:
+            case "freeze":
+                self.primary.thaw()
+            case "stall" if self._standby:
+                self._standby.thaw()
+            case _:
+                self.primary.start()
+        self.faults[how] += 1
 
     def cut(self, *, after: float) -> None:
         """Let no answer pass for some seconds, so that what was asked is done, and end all connections then."""
@@ -53,7 +65,7 @@ class Cluster:
         for wire in self._wires:
             wire.cut()
             wire.heal()
-        self.cuts += 1
+        self.faults["cut"] += 1
 
     def fail_over(self) -> None:
         """Kill the one that takes writes, and have the other take its place."""
@@ -64,7 +76,7 @@ class Cluster:
         self.primary.close()
         self._standby.promote()
         self.primary, self._standby = self._standby, None
-        self.failovers += 1
+        self.faults["failover"] += 1
 
     def __enter__(self) -> Self:
         with ExitStack() as ends:

@@ -5,6 +5,7 @@ import logging
 import textwrap
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
+from typing import Final
 
 import click
 
@@ -20,6 +21,9 @@ from mainspring.cli.reach import SqliteFile, app_of, app_option, as_json, file_o
 from mainspring.cli.table import styled
 from mainspring.errors import DeclarationError, SchemaError, StoreError
 from mainspring.stores.port import Store
+
+NEEDED: Final = frozenset({"server", "schema", "role"})
+"""Subjects without which a store cannot be opened."""
 
 
 @click.command()
@@ -54,13 +58,18 @@ async def findings(url: str | None, target: str | None) -> AsyncGenerator[Findin
         yield finding
     try:
         app = app_of(url, target)
-        source = source_of_app(app)
-        store = source.make(app.clock)
     except DeclarationError as error:
-        yield fail("url", error.problem, "correct it, or what it needs: --url, --app or $MAINSPRING_URL")
+        yield fail("url", error.problem, "correct --url or $MAINSPRING_URL")
         return
+    source = source_of_app(app)
     yield ok("url", source.name)
     if not source.again:
+        return
+    try:
+        store = source.make(app.clock)
+    except DeclarationError as error:  # its driver is not installed
+        says, _, do = error.problem.partition(": ")
+        yield fail("driver", says, do)
         return
     async with aclosing(_of_store(app, store)) as found:
         async for finding in found:
@@ -68,11 +77,11 @@ async def findings(url: str | None, target: str | None) -> AsyncGenerator[Findin
 
 
 async def _of_store(app: Mainspring, store: Store) -> AsyncGenerator[Finding, None]:
-    worst = Level.OK
+    can_open = True
     async for finding in _before_opening(store):
         yield finding
-        worst = Level.FAIL if finding.level is Level.FAIL else worst
-    if worst is Level.FAIL:
+        can_open = can_open and not (finding.level is Level.FAIL and finding.subject in NEEDED)
+    if not can_open:
         return
     source = source_of_app(app)
     try:

@@ -17,7 +17,7 @@ from mainspring.errors import StoreError
 from mainspring.stores.postgres.connected import Connected, Connection
 from mainspring.stores.postgres.hosts import Host, hosts, options
 from mainspring.stores.postgres.settings import Settings
-from mainspring.stores.postgres.trouble import Unreachable, refuses_settings
+from mainspring.stores.postgres.trouble import refuses_settings, said
 
 _PLANS: Final = {
     "enable_seqscan": "off",
@@ -56,7 +56,8 @@ async def connect(
     """Open one connection.
 
     `pooled` is what is known about a pooler in between, `first` the host to begin with, by its position; both can be
-    read from an earlier connection. Raises the driver's own errors, `Unreachable` if there are several hosts.
+    read from an earlier connection. Raises the driver's own errors; `ConnectionError` with all of them, if there are
+    several hosts.
     """
     dsn = dsn or settings.dsn
     try:
@@ -78,7 +79,9 @@ async def connect(
             troubles.append((host.name, error))
         else:
             return Connected(connection, settings.timeout, pooled=pooled_there, host=position)
-    raise troubles[0][1] if len(troubles) == 1 else Unreachable(troubles)
+    if len(troubles) == 1:
+        raise troubles[0][1]
+    raise ConnectionError("; ".join(f"{name}: {said(error)}" for name, error in troubles)) from troubles[-1][1]
 
 
 async def _reach(settings: Settings, host: Host, pooled: bool | None) -> tuple[Connection, bool]:

@@ -67,13 +67,14 @@ def enqueue(at: datetime | None, batch: Batch) -> Verb[tuple[Enqueued, ...]]:
     )
 
 
-def enqueue_new(at: datetime | None, job: NewJob) -> Verb[tuple[Enqueued, ...] | None]:
-    """Take in a job that nobody can have enqueued before, in one statement; None: somebody has its unique key."""
-    if job.unique is not None:
-        added = yield Ask(_ADD_UNIQUE, _values(at, _kind(job), [job]))
-        return (Enqueued(id=job.id, fresh=True),) if added else None
-    yield Ask(_ADD_NEW, _values(at, _kind(job), [job]))
-    return (Enqueued(id=job.id, fresh=True),)
+def enqueue_new(at: datetime | None, job: NewJob, hint: tuple[str, str] | None) -> Verb[None]:
+    """Take in a job that nobody can have enqueued before, and tell others of it with the commit. One statement."""
+    yield Ask(_ADD_NEW, (*_values(at, _kind(job), [job]), *(hint or (None, None))))
+
+
+def enqueue_new_unique(at: datetime | None, job: NewJob) -> Verb[bool]:
+    """Do the same with one that has a unique key; False: somebody has it, or had it. One statement."""
+    return bool((yield Ask(_ADD_UNIQUE, _values(at, _kind(job), [job]))))
 
 
 def _rounds(new: Sequence[NewJob]) -> Iterator[Sequence[int]]:

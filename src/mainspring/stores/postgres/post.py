@@ -131,9 +131,6 @@ class Post:
         connected.connection.add_termination_listener(self._lost)
         self._host = connected.host
         self._own_pid = connected.connection.get_server_pid()
-        if not connected.pooled:
-            # A notification is a commit like any other, and would wait for the disk; nothing of it has to last.
-            await connected.execute("SET synchronous_commit = off")
         if self._settings.listen and connected.pooled and dsn is None:
             self._tell_deaf("they do not pass the pooler in between; give listen_dsn, a way past it")
         return connected
@@ -141,6 +138,9 @@ class Post:
     async def _attend(self, connected: Connected) -> None:
         """Send and hear on a connection, until it is lost or there is nothing more to do."""
         loop = asyncio.get_running_loop()
+        if not connected.pooled:
+            # A notification is a commit like any other, and would wait for the disk; nothing of it has to last.
+            await connected.execute("SET synchronous_commit = off")
         can_listen = self._settings.listen and (not connected.pooled or self._settings.listen_dsn is not None)
         self.hears = listens = False
         probe_at = math.inf if connected.pooled and not can_listen else loop.time()
@@ -195,7 +195,7 @@ class Post:
         await connected.execute(f"NOTIFY {self._own_channel}")
         await _wait(self._echo, self._settings.timeout)
         if self._echo.is_set():
-            self._is_deaf = False
+            self._is_deaf, self.hears = False, True
         else:
             self._tell_deaf("the connection swallows them; is there a pooler in between?")
 
@@ -207,6 +207,7 @@ class Post:
         self._echo.set()
 
     def _lost(self, _: object) -> None:
+        self.hears = False
         self._news.set()
 
     def _end(self) -> None:
@@ -214,6 +215,7 @@ class Post:
         self._news.set()
 
     def _tell_deaf(self, why: str) -> None:
+        self.hears = False
         if not self._is_deaf:
             self._is_deaf = True
             _logger.warning(

@@ -69,6 +69,8 @@ SYSTEM_CLOCK: Final = SystemClock()
 _INSTANT: Final = statement("instant")
 LONG: Final = timedelta(minutes=1)
 """For a handler's transaction: it keeps a connection, and old rows from being cleared away."""
+_BETWEEN_USERS: Final = 0.002
+"""Seconds between two transactions of users that tell of themselves: each makes all others wait that do, for its commit."""
 _MIGRATION: Final = 300.0
 """Seconds that one statement of a migration may take."""
 _UNDER_WAY: Final = 3
@@ -121,23 +123,34 @@ class PostgresStore:
 
     async def enqueue(self, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
         self._connections.must_be_open()
+        if len(new) == 1 and new[0].is_new and await self._enqueue_new(new[0]):
+            return (Enqueued(id=new[0].id, fresh=True),)
         if not new:
             return ()
-        answers = await self._enqueue(new)
+        batch = Batch(new)
+        answers = await self._run(lambda: enqueue.enqueue(self._at, batch), whole=True)
         if any(answer.fresh for answer in answers):
             self._committed(enqueue.least_run_at(new))
         return answers
 
-    async def _enqueue(self, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
-        if len(new) == 1 and new[0].is_new:
-            try:
-                answers = await self._connections.run(lambda: enqueue.enqueue_new(self._at, new[0]), again=False)
-            except StoreUnavailable:
-                answers = None  # it may be there: from here on it is not new
-            if answers is not None:
-                return answers
-        batch = Batch(new)
-        return await self._run(lambda: enqueue.enqueue(self._at, batch), whole=True)
+    async def _enqueue_new(self, job: NewJob) -> bool:
+        """Enqueue a job that cannot be there already, by one statement; False: it was cut off, or its key is contested."""
+        least = enqueue.least_run_at([job])
+        hint = None if job.unique else self._bells.hint(least)
+        try:
+            if job.unique:
+                added = await self._connections.run(lambda: enqueue.enqueue_new_unique(self._at, job), again=False)
+                if not added:
+                    return False
+            else:
+                await self._connections.run(lambda: enqueue.enqueue_new(self._at, job, hint), again=False)
+        except StoreUnavailable:
+            return False  # it may be there: from here on it is not new
+        if hint is None:
+            self._committed(least)
+        else:
+            self._bells.told(least)
+        return True
 
     async def claim(self, request: ClaimRequest) -> Claimed:
         claimed, again = await self._claim(request)
@@ -399,7 +412,7 @@ class PostgresStore:
     def _hint(self, least: datetime | None) -> Hint | None:
         """What to say when a user's own transaction is committed, which may be late: marks will have gone on by then."""
         now = self.now()
-        return self._bells.hint(now if least is None else min(now, least))
+        return self._bells.hint(now if least is None else min(now, least), pause=_BETWEEN_USERS)
 
     def _own(self, transaction: PostgresTransaction) -> PostgresTransaction:
         if not transaction.is_on(self._settings):

@@ -1,6 +1,5 @@
 """What errors of PostgreSQL's, of its driver and of the network mean for whoever called, and what to do about them."""
 
-from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -19,17 +18,6 @@ class Kind(Enum):
     """The connection is of no use any more, or there was none; another may be."""
     FINAL = auto()
     """Trying again changes nothing."""
-
-
-class Unreachable(ConnectionError):
-    """None of several hosts could be used; `troubles` has them by name."""
-
-    def __init__(self, troubles: Sequence[tuple[str, Exception]]) -> None:
-        super().__init__(troubles)
-        self.troubles = tuple(troubles)
-
-    def __str__(self) -> str:
-        return "; ".join(f"{host}: {said(error)}" for host, error in self.troubles)
 
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html

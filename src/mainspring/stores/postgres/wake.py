@@ -96,11 +96,15 @@ class Bells:
         if is_first:
             self._awake().look()
 
-    def hint(self, least: datetime | None = None) -> Hint | None:
-        """Return what a transaction of the user's own is to notify when it commits; at most one every 20 ms."""
+    def told(self, least: datetime | None) -> None:
+        """Tell of a commit that has told other processes by itself."""
+        self._tell(least)
+
+    def hint(self, least: datetime | None = None, *, pause: float = PAUSE) -> Hint | None:
+        """Return what a transaction is to notify when it commits; at most one in so many seconds."""
         now = time.monotonic()
         with self._guard:
-            if now - self._hinted_at < PAUSE:
+            if now - self._hinted_at < pause:
                 return None
             self._hinted_at = now
         return Hint(self._channel, payload_of(least))

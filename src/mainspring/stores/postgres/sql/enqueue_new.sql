@@ -1,16 +1,20 @@
--- As enqueue.sql, for a job whose id was drawn for it: nobody can have enqueued it before. Index: jobs_pkey.
-WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now)
-INSERT INTO mainspring.jobs (
-    id, lane, home, queue, task, priority, state, run_at, max_attempts, loss_limit, policy, enqueued_at, expires_at,
-    timeout, key, parent, facts, payload
+-- As enqueue.sql, for a job whose id was drawn for it: nobody can have enqueued it before. May tell others of it with its
+-- commit, which is the quickest way. Index: jobs_pkey.
+WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now),
+added AS (
+    INSERT INTO mainspring.jobs (
+        id, lane, home, queue, task, priority, state, run_at, max_attempts, loss_limit, policy, enqueued_at, expires_at,
+        timeout, key, parent, facts, payload
+    )
+    SELECT
+        new.id, $3::bigint, $3, $4::text, $5::text, $6::smallint,
+        CASE WHEN coalesce(new.run_at, now + $12::interval) <= now THEN 'ready' ELSE 'scheduled' END,
+        coalesce(new.run_at, now + $12), $7::integer, $8::integer, $9::text, now,
+        coalesce(new.expires_at, now + $13::interval), $10::interval, new.key, new.parent, new.facts, new.payload
+    FROM clock CROSS JOIN unnest(
+        $2::uuid[], $11::timestamptz[], $14::timestamptz[], $15::bytea[], $16::uuid[], $17::bytea[], $18::bytea[]
+    ) AS new (id, run_at, expires_at, key, parent, facts, payload)
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
 )
-SELECT
-    new.id, $3::bigint, $3, $4::text, $5::text, $6::smallint,
-    CASE WHEN coalesce(new.run_at, now + $12::interval) <= now THEN 'ready' ELSE 'scheduled' END,
-    coalesce(new.run_at, now + $12), $7::integer, $8::integer, $9::text, now,
-    coalesce(new.expires_at, now + $13::interval), $10::interval, new.key, new.parent, new.facts, new.payload
-FROM clock CROSS JOIN unnest(
-    $2::uuid[], $11::timestamptz[], $14::timestamptz[], $15::bytea[], $16::uuid[], $17::bytea[], $18::bytea[]
-) AS new (id, run_at, expires_at, key, parent, facts, payload)
-ON CONFLICT (id) DO NOTHING
-RETURNING id
+SELECT id, CASE WHEN $19::text IS NOT NULL THEN pg_notify($19, $20::text) IS NULL END FROM added

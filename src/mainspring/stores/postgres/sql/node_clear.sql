@@ -3,6 +3,6 @@
 UPDATE mainspring.nodes SET cleared = true WHERE term = ANY (ARRAY(
     SELECT term FROM mainspring.nodes AS dead
     WHERE NOT alive AND NOT cleared AND died_at <= coalesce($1::timestamptz, statement_timestamp()) - interval '5 minutes'
-        AND NOT EXISTS (SELECT FROM mainspring.jobs WHERE jobs.state = 'running' AND jobs.node = dead.id)
+        AND (SELECT true FROM mainspring.jobs WHERE jobs.state = 'running' AND jobs.node = dead.id LIMIT 1) IS NULL
     FOR UPDATE SKIP LOCKED
 ))

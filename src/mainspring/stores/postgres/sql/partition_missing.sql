@@ -14,9 +14,10 @@ WHERE (
         WHERE tables.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'mainspring.history'::regclass)
             AND tables.relname = 'history_' || to_char(days.day, 'YYYYMMDD')
     )
-    AND NOT EXISTS (
-        SELECT FROM mainspring.history_rest
+    AND (
+        SELECT true FROM mainspring.history_rest
         WHERE keep_until >= days.day AT TIME ZONE 'UTC'
             AND keep_until < (days.day + interval '1 day') AT TIME ZONE 'UTC'
-    )
+        LIMIT 1
+    ) IS NULL
 ORDER BY days.day LIMIT $3::integer

@@ -7,7 +7,7 @@ WITH held AS MATERIALIZED (
 ),
 active AS (
     UPDATE mainspring.unique_keys AS keys SET taken_until = NULL FROM held
-    WHERE held.is_active AND keys.task = held.task AND keys.key = held.key AND keys.taken_until IS NOT NULL
+    WHERE held.is_active AND keys.task = held.task AND keys.key = held.key
 ),
 free AS (
     DELETE FROM mainspring.unique_keys AS keys USING held

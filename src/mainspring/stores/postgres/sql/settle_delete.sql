@@ -1,4 +1,5 @@
--- Takes a job away with all that belongs to it, wherever it is. Indexes: jobs_pkey, history_by_id and those of the rest.
+-- Takes a job away with all that belongs to it, wherever it is. Indexes: jobs_pkey,
+-- history_by_id, traces_pkey, attempts_pkey, log_lines_pkey, places_by_job, unique_keys_pkey.
 WITH there AS (
     DELETE FROM mainspring.jobs WHERE id = $1::uuid RETURNING id, task, unique_key
 ),

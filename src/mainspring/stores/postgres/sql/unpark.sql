@@ -1,6 +1,6 @@
 -- Lets the first parked jobs of keys back into their lanes, of each lane so many; says of each key since when the first of
 -- these is due, and whether more are parked, those included that another has its hands on. Goes from lane to lane of each key, so that what is parked behind costs nothing.
--- Index: jobs_parked.
+-- Indexes: jobs_parked, jobs_pkey.
 WITH RECURSIVE homes AS (
     SELECT wanted.key, first.home
     FROM unnest($2::bytea[]) AS wanted (key) CROSS JOIN LATERAL (

@@ -1,5 +1,5 @@
--- A page of the jobs that one job enqueued, newest first. Indexes: jobs_by_parent, history_by_parent, and a sort of
--- what they find; the OFFSET keeps PostgreSQL from walking back over all jobs instead.
+-- A page of the jobs that one job enqueued, newest first. Indexes: jobs_by_parent, history_by_parent, traces_pkey, and a
+-- sort of what they find; the OFFSET keeps PostgreSQL from walking back over all jobs instead.
 (
     SELECT
         jobs.id, jobs.queue, jobs.task, jobs.priority, jobs.state, jobs.run_at, jobs.attempt, jobs.granted, jobs.losses,

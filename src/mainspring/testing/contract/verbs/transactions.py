@@ -18,7 +18,7 @@ from mainspring.stores.records import Enqueued, NewJob, Settled, Settlement, Ver
 from mainspring.testing.contract.harness import TransactionsHarness
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.verbs.wake import Bell, quiet
+from mainspring.testing.contract.verbs.wake import Bell, heard, quiet
 from mainspring.testing.contract.world import SECOND, World
 
 LONG: Final = timedelta(seconds=30)
@@ -140,7 +140,7 @@ class TransactionsContract(Contract):
     async def test_nobody_is_woken_before_the_commit_of_a_transaction(self, world: World) -> None:
         bell = Bell()
         stop = (await world.open()).watch(bell)
-        await quiet(bell)
+        await heard(world, bell)
         async with transactions(world).transaction(limit=LONG) as tx:
             await tx.enqueue([world.new()])
             await asyncio.to_thread(time.sleep, 0.1)
@@ -213,7 +213,8 @@ class TransactionsContract(Contract):
         bells = [Bell(), Bell()]
         stops = [world.store.watch(bells[0]), (await world.open()).watch(bells[1])]
         for bell in bells:
-            await quiet(bell)
+            await heard(world, bell)
+        await quiet(bells[0])
         tx = await harness.begin(blocking=blocking)
         await enqueue_in(world, tx.handle, [world.new()], blocking=blocking)
         await asyncio.to_thread(time.sleep, 0.1)

@@ -126,6 +126,14 @@ class WakeContract(Contract):
         assert min(delays) < 0.05, delays
 
 
+async def heard(world: World, bell: Bell) -> None:
+    """Wait until a watcher hears what others commit: a store may take a moment to begin, and ring then."""
+    await world.store.pause("nowhere")
+    await world.store.resume("nowhere")
+    await bell.wait()
+    await quiet(bell)
+
+
 async def quiet(bell: Bell) -> None:
     """Wait until what was rung for before has been heard: two commits may ring once, or twice."""
     while True:
