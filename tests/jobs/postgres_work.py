@@ -17,7 +17,7 @@ from mainspring.runtime.node import Node
 from mainspring.stores.records import JobView
 
 TASKS = ("quick", "long")
-LONG = 6.0
+LONG = 5.0
 """Seconds that some jobs take: they begin before the fault and end after it."""
 SOON = 3.0
 """Seconds after the end of a fault within which a node goes on; most of it is for a machine that is busy."""

@@ -205,7 +205,7 @@ async def test_a_node_ends_in_bounded_time_without_its_server_and_its_jobs_are_d
     await context.__aenter__()
     jobs = await first.enqueue(3)
     await until(lambda: first.began.keys() == jobs, "the jobs to begin")
-    await asyncio.to_thread(server.kill if how == "gone" else server.freeze)
+    await asyncio.to_thread(server.stop if how == "gone" else server.freeze)
     began = time.monotonic()
     await context.__aexit__(None, None, None)
     took = time.monotonic() - began

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 from mainspring.stores.port import Store
-from mainspring.stores.postgres import claim
+from mainspring.stores.postgres import claim, through
 from mainspring.testing.contract import SettableClock
 from tests.servers.postgres import Server
 from tests.stores.pair import Pair
@@ -24,7 +24,7 @@ def server(postgres: Server) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # In stories there are few jobs; a claim is to look at so few at a time that it has to park, and to look again.
         patch.setattr(claim, "FEW", 1)
-        patch.setattr(claim, "MANY", 2)
+        patch.setattr(through, "MANY", 2)
         yield
     SERVERS.clear()
 

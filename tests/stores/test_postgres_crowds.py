@@ -17,7 +17,7 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.outcome import Interrupted, Lost, Outcome, Snoozed, Succeeded
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import Conflict
-from mainspring.stores.postgres import PostgresStore, claim
+from mainspring.stores.postgres import PostgresStore, through
 from mainspring.stores.records import Delivery, NewJob, Place, Settlement, Verdict
 from tests.servers.postgres import Server
 from tests.stores.postgres_crowd import FATAL, RAISED, SEND, Crowd, Node, crowd, end, new
@@ -295,8 +295,8 @@ def _keeping(settlement: Settlement, keeps: bool) -> Settlement:
 async def test_a_limit_by_key_is_never_exceeded_and_nobody_is_forgotten(
     postgres: Server, postgres_schema: str, size: int, patience: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim, "MANY", patience[0])
-    monkeypatch.setattr(claim, "HINDERING", patience[1])
+    monkeypatch.setattr(through, "MANY", patience[0])
+    monkeypatch.setattr(through, "HINDERING", patience[1])
     async with crowd(postgres, postgres_schema) as those:
         yard = Yard(those, limit=3)
         nodes = [await those.node() for _ in range(4)]

@@ -169,14 +169,15 @@ def told(plan: Plan) -> str:
 
 
 FEW, MANY = 10_000, 1_000_000
-BELIEFS = ["never analyzed", "analyzed", "analyzed when empty", "vacuumed when empty", "vacuumed when emptied"]
+SLOWLY = [pytest.mark.slow, pytest.mark.timeout(600)]  # it is the filling that takes time
+BELIEFS = ["never analyzed", "vacuumed when empty", "analyzed", "analyzed when empty", "vacuumed when emptied"]
 
 
 @pytest.fixture(
     scope="module",
     params=[
         *(pytest.param((FEW, belief), id=f"few, {belief}") for belief in BELIEFS),
-        *(pytest.param((MANY, belief), id=f"a million, {belief}", marks=pytest.mark.slow) for belief in BELIEFS),
+        *(pytest.param((MANY, belief), id=f"a million, {belief}", marks=SLOWLY) for belief in BELIEFS[::2]),
     ],
 )
 def tables(postgres: Server, request: pytest.FixtureRequest) -> Iterator[Tables]:
@@ -264,9 +265,9 @@ def test_a_walk_would_be_found(tables: Tables) -> None:
 
 BATCH = 100
 PLAIN = {"enqueue", "enqueue_new", "enqueue_unique", "enqueue_holders", "peek", "take", "settle_success"}
-MOST = {"peek": 13_000, "park": 13_000, "keys_state": 13_000}
+MOST = {"peek": 13_000, "park": 13_000, "keys_state": 13_000, "nodes_orphans": 2_000}
 """Rows that are read at most where it is not a few for each of the batch: where keys may be blocked, a claim looks at a
-thousand jobs of each lane."""
+thousand jobs of each lane; and all that a dead node has left has to be put in order."""
 
 
 class Reading(NamedTuple):

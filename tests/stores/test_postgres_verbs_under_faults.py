@@ -16,7 +16,7 @@ from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.outcome import Lost, Outcome, Succeeded
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import NodeGone
-from mainspring.stores.postgres import claim
+from mainspring.stores.postgres import through
 from mainspring.stores.records import Delivery, LogLine, Note, Progress, Settled, Settlement, Verdict
 from tests.servers.postgres import Server
 from tests.stores.postgres_crowd import FATAL, RAISED, SEND, Crowd, Node, crowd, empty, end, lasting_schema, new
@@ -248,7 +248,7 @@ async def test_a_gate_counts_what_was_being_claimed_when_it_was_put_up(postgres:
 
 @pytest.fixture
 def _quick_to_park(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim, "HINDERING", 0)
+    monkeypatch.setattr(through, "HINDERING", 0)
 
 
 @asynccontextmanager

@@ -34,6 +34,10 @@ BETWEEN_KILLS = 3.0 if FULL else 2.0
 BETWEEN_CUTS = 2.0
 NODES = 3
 PRODUCERS = 2
+TWICE = """
+    SELECT id FROM (SELECT id FROM mainspring.jobs UNION ALL SELECT id FROM mainspring.history) AS every
+    GROUP BY id HAVING count(*) > 1
+"""
 Happening: TypeAlias = Callable[[], object]
 SEED = int(os.environ.get("MAINSPRING_CHAOS_SEED", random.SystemRandom().randrange(10**9)))
 
@@ -73,6 +77,9 @@ def test_no_job_is_lost_or_ended_twice_while_nodes_die_and_servers_come_and_go(
         assert not ledger.unexplained(), "taken from a node that was alive"
         unlike = {job for job, view in jobs.items() if view.job.lease != ledger.started[job][-1].lease}
         assert not unlike, "succeeded under another lease than the one it ran under last"
+
+        assert not cluster.primary.sql(TWICE), "a job that is there twice"
+        assert not cluster.primary.sql("SELECT * FROM mainspring.places"), "places that nobody has given up"
 
         transactional = {job for job, view in jobs.items() if view.job.task.local == "effect"}
         assert effects(cluster.primary) == dict.fromkeys(transactional, 1), "written with the end: exactly once"

@@ -80,6 +80,22 @@ class Sight:
         """The gates that all jobs of a lane have to pass, as they stand."""
         return [self.passages[gate.scope, gate.name] for gate in self.rules.whole(lane)]
 
+    @property
+    def gates(self) -> list[Gate]:
+        """The gates of all lanes in which something is due and may pass."""
+        if not self.rules.gates:
+            return []
+        lines = (line for line in self.lines if line.ids and line.number not in self.shut)
+        return [gate for line in lines for gate in self.gates_of(line)]
+
+    def gates_of(self, line: Line) -> list[Gate]:
+        """The gates that jobs of a line have to pass."""
+        found = self.rules.whole(line.lane)
+        keyed = self.rules.keyed(line.lane.task)
+        if keyed is not None and any(key is not None for key in line.keys or ()):
+            found.append(keyed)
+        return found
+
     def is_due(self, keyed: Keyed) -> bool:
         """Say whether keys have to be looked at."""
         return keyed.freed or (keyed.look_at is not None and keyed.look_at <= self.now)

@@ -26,6 +26,7 @@ from mainspring.stores.postgres import (
     partitions,
     prune,
     settle,
+    through,
 )
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.enqueue import Batch
@@ -166,12 +167,12 @@ class PostgresStore:
         grabbed = await self._run(lambda: claim.grab(self._at, request, lines)) if lines.expects else None
         if grabbed is not None:
             return grabbed, False
-        held: Sequence[Gate] = claim.gates_asked(lines, request) if lines.gated else ()
+        held: Sequence[Gate] = through.gates_asked(lines, request) if lines.gated else ()
         if not held:
             claimed, held = await self._run(lambda: claim.claim(self._at, request, lines))
             if claimed is not None:
                 return claimed, False
-        return await self._run(lambda: claim.claim_through_gates(self._at, request, lines, held), whole=True)
+        return await self._run(lambda: through.claim_through_gates(self._at, request, lines, held), whole=True)
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         self._connections.must_be_open()
@@ -323,9 +324,9 @@ class PostgresStore:
 
     async def enqueue_in(self, tx: object, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
         """As the port says; a handler's own `transaction` is taken too."""
-        self._connections.must_be_open()
         if isinstance(tx, PostgresTransaction):
             return await self._own(tx).enqueue(new)
+        self._connections.must_be_open()
         verb = enqueue.enqueue(self._at, Batch(new, once=True))
         hint = self._hint(enqueue.least_run_at(new))
         return await users.run_in(tx, verb, self._settings, self._identity, whole=may_conflict(new), hint=hint)
@@ -337,9 +338,9 @@ class PostgresStore:
         return users.run_in_sync(tx, verb, self._settings, self._identity, whole=may_conflict(new), hint=hint)
 
     async def settle_in(self, tx: object, settlement: Settlement) -> Settled:
-        self._connections.must_be_open()
         if isinstance(tx, PostgresTransaction):
             return await self._own(tx).settle(settlement)
+        self._connections.must_be_open()
         verb = settle_one(self._at, settlement)
         return await users.run_in(tx, verb, self._settings, self._identity, hint=self._hint(None))
 

@@ -1,0 +1,132 @@
+"""Claiming through gates: in one transaction that holds them, so that no two claims count the same place."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from mainspring.core.limits import Gate
+from mainspring.core.names import Name
+from mainspring.stores.passage import Passage
+from mainspring.stores.postgres import gates
+from mainspring.stores.postgres.deliver import take
+from mainspring.stores.postgres.lines import Lines, Marks, asked_of
+from mainspring.stores.postgres.pick import Picked, next_due, pick
+from mainspring.stores.postgres.sight import Sight, look
+from mainspring.stores.postgres.statements import statement
+from mainspring.stores.postgres.verb import Ask, Verb
+from mainspring.stores.records import Claimed, ClaimRequest
+
+_NOW: Final = statement("now")
+MANY: Final = 1000
+"""How many jobs of a lane are looked at where some may be blocked: each that is, is parked."""
+HINDERING: Final = 20
+"""So many blocked jobs in front cost every claim more than parking them does once."""
+ROUNDS: Final = 10
+"""How often that is done before others may have the gates."""
+
+
+class Chosen(NamedTuple):
+    """What a claim through gates has come to."""
+
+    sight: Sight
+    picked: Picked
+    keys: dict[tuple[Name, str], Passage]
+    marks: Marks
+    behind: set[tuple[Name, str]]
+    """Keys that only something chosen has filled, and behind which others were parked."""
+    obstructed: bool = False
+    """There were so many blocked jobs that it is better to let others have the gates for a moment."""
+
+
+def claim_through_gates(
+    at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate]
+) -> Verb[tuple[Claimed, bool]]:
+    """Claim what has gates to pass, these at most, and what has none. One transaction.
+
+    Says also whether to do it again at once: it gave nothing, and has parked so many blocked jobs that it is better to
+    let others have the gates for a moment.
+    """
+    held = yield from gates.hold(held)
+    yield from gates.count_again(lines.uncounted(held))
+    waiting = yield from _reopen(at, request, lines, held)
+    chosen = yield from _choose_through(at, request, lines, held)
+    if chosen is None:
+        lines.gated = True  # so that all gates are held next time
+        yield from gates.free(waiting)
+        return Claimed(deliveries=()), True
+    sight, picked, keys, marks, behind, obstructed = chosen
+    deliveries = yield from take(at, request, sight, picked)
+    yield from gates.pass_through(request.node, sight, keys, deliveries)
+    later = yield from gates.look_later(sight, waiting, keys)
+    missed = len(deliveries) < len(picked.jobs)
+    # Behind one that was chosen others may have been parked; if another was faster with it, nobody will free its key.
+    given = {delivery.claim.job.id for delivery in deliveries}
+    lost = {(line.lane.task, picked.keys[id_]) for id_, line in picked.jobs if id_ in picked.keys and id_ not in given}
+    served = {(delivery.claim.job.task, delivery.key) for delivery in deliveries}
+    yield from gates.free(lost | (behind - served))
+    lines.advance(marks, picked.marks, sight.now, sight.took)
+    lines.gated = bool(deliveries)
+    found = [sight.now] if obstructed or missed else [next_due(sight, picked, keys)]
+    due = min((instant for instant in (*found, *later) if instant is not None), default=None)
+    return Claimed(deliveries=deliveries, next_due=due), obstructed and not deliveries
+
+
+def _reopen(
+    at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate]
+) -> Verb[list[tuple[Name, str]]]:
+    """Let jobs back into their lanes that were parked behind a key which was freed or has opened.
+
+    Returns the keys behind which others are still parked.
+    """
+    names = {(gate.scope, gate.name) for gate in held}
+    waiting: list[tuple[Name, str]] = []
+    ((now,),) = yield Ask(_NOW, (at,))
+    for task in sorted(request.tasks, key=str):
+        gate = lines.rules.keyed(task)
+        if gate is not None and (gate.scope, gate.name) in names:
+            back = yield from gates.reopen(at, task, gate, now)
+            if back.least is not None:
+                lines.pull(back.least)
+            waiting += back.more
+    return waiting
+
+
+def _choose_through(
+    at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate]
+) -> Verb[Chosen | None]:
+    """Choose, as far as the gates let jobs pass.
+
+    None: a gate has to be passed that is not held. What is blocked is left where it is, unless so much of it is in
+    front that what lies behind was not seen.
+    """
+    names = {(gate.scope, gate.name) for gate in held}
+    marks, most, rounds = lines.marks(), MANY, 0
+    behind: set[tuple[Name, str]] = set()
+    while True:
+        sight = yield from look(at, request, lines, marks, most)
+        if any((gate.scope, gate.name) not in names for gate in sight.gates):
+            return None
+        keys = yield from gates.keys_in(sight)
+        picked = pick(sight, request, keys)
+        if not picked.jobs and marks.skips and not lines.hears():
+            marks = lines.whole()  # that there is nothing must be true
+        elif not picked.cut_short:
+            if len(picked.blocked) > HINDERING:
+                behind |= yield from gates.park(picked, keys)
+            return Chosen(sight, picked, keys, marks, behind)
+        elif not picked.blocked:
+            most *= 4
+        else:
+            behind |= yield from gates.park(picked, keys)
+            rounds += 1
+            if rounds == ROUNDS:
+                return Chosen(sight, picked, keys, marks, behind, obstructed=True)
+
+
+def gates_asked(lines: Lines, request: ClaimRequest) -> list[Gate]:
+    """All gates that a request may have to do with."""
+    rules = lines.rules
+    lanes = {lane for _, lane in asked_of(lines, request)}
+    found = [gate for lane in lanes for gate in rules.whole(lane)]
+    found += [gate for task in request.tasks if (gate := rules.keyed(task)) is not None]
+    return list({(gate.scope, gate.name): gate for gate in found}.values())
