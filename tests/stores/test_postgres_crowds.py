@@ -4,28 +4,45 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
 import pytest
 
 from mainspring.core import machine
-from mainspring.core.command import RetryJob
-from mainspring.core.job import JobId, State
+from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
+from mainspring.core.job import Claim, JobId, State
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.outcome import Interrupted, Lost, Outcome, Snoozed, Succeeded
 from mainspring.core.unique import OnConflict, UniqueKey
-from mainspring.errors import Conflict
+from mainspring.errors import Conflict, IllegalTransition
 from mainspring.stores.postgres import PostgresStore, through
-from mainspring.stores.records import Delivery, NewJob, Place, Settlement, Verdict
+from mainspring.stores.records import Delivery, LogLine, NewJob, Note, Place, Settlement, Verdict
 from tests.servers.postgres import Server
-from tests.stores.postgres_crowd import FATAL, RAISED, SEND, Crowd, Node, crowd, end, new
+from tests.stores.postgres_crowd import FATAL, RAISED, SEND, Crowd, Node, crowd, empty, end, lasting_schema, new
 from tests.stores.postgres_wires import on_real_time
 
 SHORT = timedelta(milliseconds=20)
 
+ENDS: list[Outcome] = [Succeeded(), Snoozed(delay=SHORT), Interrupted(started=True), RAISED, FATAL]
+
+WORDS: list[Command] = [CancelJob(), RetryJob(), MoveJob(priority=10), MoveJob(priority=90)]
+
 few_and_many = pytest.mark.parametrize("size", [1, pytest.param(8, marks=pytest.mark.slow)], ids=["few", "many"])
+
+
+@pytest.fixture(scope="module")
+def schema(postgres: Server) -> Iterator[str]:
+    with lasting_schema(postgres) as name:
+        yield name
+
+
+@pytest.fixture
+def postgres_schema(postgres: Server, schema: str) -> str:
+    empty(postgres, schema)
+    return schema
 
 
 @asynccontextmanager
@@ -195,9 +212,7 @@ async def test_of_a_unique_key_there_is_never_more_than_one_active_job(
         async def work(node: Node) -> None:
             while not is_over.is_set():
                 deliveries = await node.take(2)
-                await node.settle(
-                    deliveries, random.choice([Succeeded(), Succeeded(), FATAL, Interrupted(started=True)])
-                )
+                await node.settle(deliveries, random.choice(ENDS))
 
         async def retry(handle: PostgresStore) -> None:
             while not is_over.is_set():
@@ -260,9 +275,7 @@ class Yard:
                 await self._end(node, delivery)
 
     async def _end(self, node: Node, delivery: Delivery) -> None:
-        outcome: Outcome = random.choices(
-            [Succeeded(), Snoozed(delay=SHORT), Interrupted(started=True), RAISED, FATAL], [10, 2, 2, 1, 1]
-        )[0]
+        outcome = random.choices(ENDS, [10, 2, 2, 1, 1])[0]
         keeps = random.random() < 0.2
         settlement = end(delivery, outcome, node.store.now())
         (settled,) = await node.store.settle([_keeping(settlement, keeps)])
@@ -318,3 +331,162 @@ async def test_a_limit_by_key_is_never_exceeded_and_nobody_is_forgotten(
 
         assert sum((await end_states(those)).values()) == len(jobs)
         assert await those.sql("SELECT * FROM mainspring.places WHERE NOT kept") == []
+
+
+# The ends of attempts.
+
+
+@few_and_many
+@on_real_time
+async def test_of_a_node_and_its_reaper_one_is_believed(postgres: Server, postgres_schema: str, size: int) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        reapers = [await those.node() for _ in range(2)]
+        handles = [await those.open() for _ in range(3)]
+        believed: Counter[JobId] = Counter()
+        tellers: Counter[str] = Counter()
+
+        async def settle(node: Node, deliveries: Sequence[Delivery]) -> None:
+            await asyncio.sleep(random.uniform(0, 0.006))
+            outcome = random.choice(ENDS)
+            for delivery, verdict in zip(deliveries, await node.settle(deliveries, outcome), strict=True):
+                count(delivery.claim.job.id, verdict, "node")
+
+        async def reap(reaper: Node, node: Node) -> None:
+            await asyncio.sleep(random.uniform(0, 0.006))
+            await reaper.store.declare_dead(node.id, node.term)
+            orphans = await reaper.store.orphans(10)
+            changes = [machine.decide(orphan, Lost(), reaper.store.now(), 0.5) for orphan in orphans]
+            settled = await reaper.store.settle([Settlement(change=change, by=reaper.id) for change in changes])
+            for orphan, answer in zip(orphans, settled, strict=True):
+                count(orphan.job.id, answer.verdict, "reaper")
+
+        def count(job: JobId, verdict: Verdict, teller: str) -> None:
+            believed[job] += verdict is Verdict.ACCEPTED
+            tellers[teller] += verdict is Verdict.ACCEPTED
+
+        for _ in range(20 * size):
+            node = await those.node(random.choice(handles))
+            jobs = [new() for _ in range(5)]
+            await node.store.enqueue(jobs)
+            halves = await node.take(5)
+            await asyncio.gather(
+                settle(node, halves[:3]), settle(node, halves[3:]), *(reap(reaper, node) for reaper in reapers)
+            )
+            assert [believed[job.id] for job in jobs] == [1] * 5
+            await those.sql("DELETE FROM mainspring.jobs")
+
+        assert min(tellers.values()) > 0, tellers
+
+
+@few_and_many
+@on_real_time
+async def test_every_change_that_was_accepted_is_there_whoever_else_was_at_it(
+    postgres: Server, postgres_schema: str, size: int
+) -> None:
+    """Nodes, operators, notes and pruning at the same jobs. A revision counts the changes: none is lost, none comes twice."""
+    async with crowd(postgres, postgres_schema) as those:
+        nodes = [await those.node() for _ in range(3)]
+        operators = [await those.open() for _ in range(3)]
+        jobs = [new(backoff=new().backoff.fixed("1ms"), max_attempts=99) for _ in range(10)]
+        await operators[0].enqueue(jobs)
+        ids = [job.id for job in jobs]
+        changes: Counter[JobId] = Counter()
+        deleted: set[JobId] = set()
+        steps = 0
+        enough = 150 * size
+
+        async def work(node: Node) -> None:
+            nonlocal steps
+            while steps < enough:
+                steps += 1
+                deliveries = await node.take(2)
+                changes.update(delivery.claim.job.id for delivery in deliveries)
+                now = node.store.now()
+                notes = [
+                    Note(
+                        job=one.claim.job.id,
+                        lease=one.claim.job.lease,
+                        node=node.id,
+                        lines=(LogLine(now, "info", "."),),
+                    )
+                    for one in deliveries
+                ]
+                outcome = random.choice(ENDS[1:])
+                noted = asyncio.create_task(node.store.note(notes))
+                verdicts = await node.settle(deliveries, outcome)
+                await noted
+                for delivery, verdict in zip(deliveries, verdicts, strict=True):
+                    await written(node, delivery, outcome, verdict)
+
+        async def written(node: Node, delivery: Delivery, outcome: Outcome, verdict: Verdict) -> None:
+            """Decide again on what has changed meanwhile, as a node does."""
+            id_ = delivery.claim.job.id
+            while verdict is Verdict.STALE:
+                (view,) = await node.store.get([id_])
+                assert view is not None
+                change = machine.decide(Claim(job=view.job, node=node.id), outcome, node.store.now(), 0.5)
+                (settled,) = await node.store.settle([Settlement(change=change, by=node.id)])
+                verdict = settled.verdict
+            assert verdict is Verdict.ACCEPTED
+            changes[id_] += 1
+
+        async def operate(store: PostgresStore) -> None:
+            nonlocal steps
+            while steps < enough:
+                steps += 1
+                (view,) = await store.get([random.choice(ids)])
+                if view is None:
+                    continue
+                word: Command = random.choice(WORDS)
+                if len(deleted) < 3 and random.random() < 0.05:
+                    word = DeleteJob()
+                with suppress(IllegalTransition):
+                    change = machine.command(view.job, word, store.now())
+                    (settled,) = await store.settle([Settlement(change=change)])
+                    assert settled.verdict is not Verdict.CONFLICT
+                    changes[view.job.id] += settled.accepted
+                    if settled.accepted and word == DeleteJob():
+                        deleted.add(view.job.id)
+
+        async def prune(store: PostgresStore) -> None:
+            while steps < enough:
+                await store.prune(100)
+                await store.mend(100)
+
+        await asyncio.gather(*map(work, nodes), *map(operate, operators), prune(await those.open()))
+
+        left = {id_: view.job.revision for id_, view in zip(ids, await operators[0].get(ids), strict=True) if view}
+        assert set(left) == set(ids) - deleted
+        assert left == {id_: changes[id_] for id_ in left}
+        for id_ in ids:
+            assert len(await those.places_of(id_)) == (id_ in left)
+        assert await those.sql("SELECT job FROM mainspring.log_lines EXCEPT SELECT id FROM mainspring.jobs") == []
+
+
+# Threads.
+
+
+def test_one_handle_serves_several_loops_and_threads(postgres: Server, postgres_schema: str) -> None:
+    store = PostgresStore(postgres.dsn(), schema=postgres_schema)
+    asyncio.run(store.open())
+    jobs = [new() for _ in range(600)]
+    given: list[JobId] = []
+
+    async def drain() -> None:
+        those = Crowd(postgres, postgres_schema)
+        node = await those.node(store)
+        while deliveries := await node.take(7):
+            given.extend(delivery.claim.job.id for delivery in deliveries)
+            assert set(await node.settle(deliveries)) == {Verdict.ACCEPTED}
+
+    async def enqueue() -> None:
+        for begin in range(0, len(jobs), 50):
+            await store.enqueue(jobs[begin : begin + 50])
+
+    asyncio.run(enqueue())
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(asyncio.run, drain()) for _ in range(4)]:
+            done.result(60)
+    asyncio.run(store.close())
+
+    assert Counter(given) == Counter(job.id for job in jobs)

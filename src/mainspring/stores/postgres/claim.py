@@ -5,7 +5,6 @@ with is left to it. Where the order is all there is to choose by, both are one. 
 `through.py`.
 """
 
-import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -53,7 +52,6 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
         return None
     gaps = lines.gaps(whole=False)
     positions = [marks.of(number) for number, _ in asked]
-    began = time.monotonic()
     rows = yield Ask(
         _GRAB,
         (
@@ -73,10 +71,10 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
     if not rows:
         return None
     if gaps[0]:
-        lines.looked_into_gaps(time.monotonic() - began)
+        lines.looked_into_gaps(0)
     rows = sorted(rows, key=lambda row: (-lines.lanes[row[19]].priority, row[2], row[0]))
     now: datetime = rows[0][20]
-    lines.advance(marks, {row[19]: (row[2], row[0]) for row in rows}, now, time.monotonic() - began)
+    lines.advance(marks, {row[19]: (row[2], row[0]) for row in rows}, now, 0)
     traces = yield from traces_of(rows)
     deliveries = tuple(delivery(request.node, lines.lanes[row[19]], row[:19], traces.get(row[0])) for row in rows)
     return Claimed(deliveries=deliveries, next_due=now)

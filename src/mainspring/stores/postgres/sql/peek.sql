@@ -1,7 +1,8 @@
 -- What a node could claim: of each lane that it asks for the first due jobs from a remembered mark on, and when the next
 -- one is due. The first row, at place 0, holds the rest: the time; the version of the rules, NULL if the node is not
 -- alive; lanes that the asker does not know, one from each gap between those that it knows; how gates stand; and of tasks
--- whose keys have a gate whether a key was freed and when one is to be looked at. Locks nothing.
+-- whose keys have a gate whether a key was freed and when one is to be looked at. Each row says how long it took to come
+-- to it. Locks nothing.
 -- Dead entries at the head of a lane are what makes a queue slow while somebody holds an old snapshot open: beginning at
 -- the mark steps over them, and so does looking for new lanes only between known ones.
 -- Indexes: jobs_waiting, nodes_id_key, places_pkey, gates_pkey, freed_by_task, keys_by_look.
@@ -37,11 +38,13 @@ SELECT
         SELECT (SELECT look_at FROM mainspring.keys WHERE keys.task = keyed.task AND look_at IS NOT NULL
             ORDER BY look_at LIMIT 1)
         FROM unnest($14) WITH ORDINALITY AS keyed (task, place) ORDER BY place
-    )
+    ),
+    clock_timestamp() - statement_timestamp()
 FROM clock
 UNION ALL
 SELECT
-    asked.place::integer, due.ids, due.times, due.keys, later.run_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    asked.place::integer, due.ids, due.times, due.keys, later.run_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    clock_timestamp() - statement_timestamp()
 FROM clock CROSS JOIN unnest($7::bigint[], $8::timestamptz[], $9::uuid[], $10::integer[], $11::boolean[])
     WITH ORDINALITY AS asked (lane, mark_at, mark_id, most, keyed, place)
 CROSS JOIN LATERAL (
