@@ -26,6 +26,9 @@ pytest_plugins = ["tests.servers.fixtures"]
 settings.register_profile("mainspring", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mainspring")
 
+SERVERS = {"postgres", "own_postgres", "oldest_postgres"}
+"""Fixtures that start one."""
+
 REQUIRE_ALL = os.environ.get("MAINSPRING_REQUIRE_ALL", "0") not in {"", "0"}
 
 
@@ -83,6 +86,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             known = ", ".join(PARTS)
             where = metafunc.definition.nodeid
             pytest.fail(f"{where} needs {part!r}, which tests/conftest.py does not know: {known}", pytrace=False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave what uses a server out of `make check`, but for what says that it is quick: there are a thousand of them."""
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        if names & SERVERS and item.get_closest_marker("quick") is None:
+            item.add_marker("slow")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -57,7 +57,7 @@ class PostgresStoresForLong(PostgresStores):
     """More and longer stories."""
 
 
-TestAFewStories = pytest.mark.timeout(600)(PostgresStores.TestCase)
+TestAFewStories = pytest.mark.quick(pytest.mark.timeout(600)(PostgresStores.TestCase))
 TestAFewStories.settings = settings(max_examples=4, stateful_step_count=25, report_multiple_bugs=False)
 TestManyStories = pytest.mark.slow(pytest.mark.timeout(900)(PostgresStoresForLong.TestCase))
 TestManyStories.settings = settings(max_examples=60, stateful_step_count=50, report_multiple_bugs=False)

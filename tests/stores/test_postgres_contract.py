@@ -34,6 +34,7 @@ class OnTheOldest:
 class TestPostgres(OnPostgres, StoreContract): ...
 
 
+@pytest.mark.quick
 class TestPostgresLasts(OnPostgres, LastingContract): ...
 
 

@@ -63,7 +63,8 @@ class Keeper:
         self._ears = ears
         self._home = asyncio.get_running_loop()
         self._membership: Membership | None = None
-        self._answered = clock.monotonic()
+        self._asked: float | None = None
+        """Since when the event loop owes an answer. Not since it gave one: while the store is away it is not asked."""
         self._complained = False
 
     async def step(self) -> Directive:
@@ -94,14 +95,18 @@ class Keeper:
 
     def _watch_the_loop(self) -> None:
         """Say so when the node's event loop does not answer: its leases are kept, but nothing of it gets on."""
-        silent = self._clock.monotonic() - self._answered
-        if silent > BLOCKED and not self._complained:
+        now = self._clock.monotonic()
+        if self._asked is None:
+            self._asked = now
+            self._tell(self._answer)
+        elif now - self._asked > BLOCKED and not self._complained:
             self._complained = True
-            log.error("the event loop has not answered for %.0f s; something blocks it:\n%s", silent, stacks())
-        self._tell(self._answer)
+            log.error(
+                "the event loop has not answered for %.0f s; something blocks it:\n%s", now - self._asked, stacks()
+            )
 
     def _answer(self) -> None:
-        self._answered = self._clock.monotonic()
+        self._asked = None
         self._complained = False
 
     def _tell(self, ear: Callable[..., None], *what: object) -> None:

@@ -37,7 +37,7 @@ _MEND: Final = statement("places_mend")
 _WAKE_PARKED: Final = statement("parked_wake")
 _DUE: Final = statement("keys_due")
 _STATES: Final = statement("keys_state")
-_WRITE_KEYS: Final = statement("keys_write")
+_SPEND_KEYS: Final = statement("keys_spend")
 _UNPARK: Final = statement("unpark")
 _UNPARK_ALL: Final = statement("unpark_all")
 _PARK: Final = statement("park")
@@ -155,9 +155,9 @@ def _spend(passages: Sequence[Passage]) -> Verb[None]:
     by_task: defaultdict[str, list[tuple[object, ...]]] = defaultdict(list)
     for one in passages:
         if one.is_keyed:
-            by_task[one.gate.name].append((key_bytes(one.key), one.spent, None))
+            by_task[one.gate.name].append((key_bytes(one.key), one.spent))
     for task, rows in by_task.items():
-        yield Ask(_WRITE_KEYS, (task, *_columns(rows)))
+        yield Ask(_SPEND_KEYS, (task, *_columns(rows)))
 
 
 def park(picked: Picked, keys: dict[tuple[Name, str], Passage]) -> Verb[set[tuple[Name, str]]]:
@@ -168,10 +168,10 @@ def park(picked: Picked, keys: dict[tuple[Name, str], Passage]) -> Verb[set[tupl
     by_task: defaultdict[str, list[tuple[object, ...]]] = defaultdict(list)
     for task, key in set(picked.blocked.values()):
         passage = keys[task, key]
-        if passage.opens_at is not None:
-            by_task[str(task)].append((key_bytes(key), passage.spent, passage.opens_at))
+        if passage.opens_at is not None:  # what it has spent is written when that is certain (`pass_through`)
+            by_task[str(task)].append((key_bytes(key), passage.opens_at))
     for task_name, rows in by_task.items():
-        yield Ask(_WRITE_KEYS, (task_name, *_columns(rows)))
+        yield Ask(_LOOK_LATER, (task_name, *_columns(rows)))
     yield Ask(_PARK, (sorted(picked.blocked),))
     return {(task, key) for task, key in set(picked.blocked.values()) if keys[task, key].passed}
 

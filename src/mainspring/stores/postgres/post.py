@@ -132,7 +132,9 @@ class Post:
         self._host = connected.host
         self._own_pid = connected.connection.get_server_pid()
         if self._settings.listen and connected.pooled and dsn is None:
-            self._tell_deaf("they do not pass the pooler in between; give listen_dsn, a way past it")
+            self._tell_deaf(
+                "they do not pass the pooler in between; add listen=HOST:PORT of the server itself to the URL, or listen=false"
+            )
         return connected
 
     async def _attend(self, connected: Connected) -> None:

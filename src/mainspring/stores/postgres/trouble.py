@@ -122,6 +122,8 @@ def translated(settings: Settings, error: Exception) -> Exception:
 
 def said(error: BaseException) -> str:
     """Return the first line of what an error says; what comes below it may hold the user's data."""
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return "it is a standby, and takes no writes"
     return (str(error).splitlines() or [""])[0] or type(error).__name__
 
 
