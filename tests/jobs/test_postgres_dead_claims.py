@@ -1,6 +1,6 @@
 """A node that is declared dead amid a claim gets nothing: nobody would notice soon what it holds (port, claim 8)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -18,11 +18,17 @@ from tests.stores.postgres_verbs import Verbs
 from tests.stores.postgres_wires import on_real_time
 
 
+@pytest.fixture
+def schema(own_postgres: Server) -> Iterator[str]:
+    with own_postgres.schema() as name:
+        yield name
+
+
 @on_real_time
 async def test_a_node_that_dies_between_the_two_statements_of_its_claim_gets_nothing(
-    postgres: Server, postgres_schema: str
+    own_postgres: Server, schema: str
 ) -> None:
-    app = Mainspring(f"{postgres.dsn()}?schema={postgres_schema}")
+    app = Mainspring(f"{own_postgres.dsn()}?schema={schema}")
 
     @app.task
     async def task() -> None:
@@ -32,7 +38,7 @@ async def test_a_node_that_dies_between_the_two_statements_of_its_claim_gets_not
         job = await task.enqueue()
         ghost = await Ghost.join(app)
         request = ClaimRequest(node=ghost.id, term=ghost.term, tasks=ghost.tasks)
-        with Verbs(postgres.dsn(), postgres_schema) as verbs:
+        with Verbs(own_postgres.dsn(), schema) as verbs:
 
             def ask(statement: Statement, values: tuple[object, ...]) -> Sequence[Row]:
                 if statement.name == "take":

@@ -30,7 +30,7 @@ class LosesCommits(SqliteStore):
     lost = False
 
     @asynccontextmanager
-    async def transaction(self, *, limit: timedelta) -> AsyncIterator[SqliteTransaction]:
+    async def transaction(self, *, limit: timedelta | None = None) -> AsyncIterator[SqliteTransaction]:
         async with super().transaction(limit=limit) as tx:
             yield tx
         if not self.lost:

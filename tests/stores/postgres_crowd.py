@@ -1,14 +1,17 @@
 """Several handles on one schema of a PostgreSQL server, on real time, and short words for what tests do with them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any, TypeVar, Unpack
 from uuid import uuid4
 
 import asyncpg
+import pytest
 
 from mainspring.core import machine
 from mainspring.core.backoff import Backoff
@@ -18,6 +21,7 @@ from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError, Outcome, Raised, Succeeded
 from mainspring.ids import new_id
 from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.statements import qualified
 from mainspring.stores.records import (
     Claimed,
@@ -32,11 +36,13 @@ from mainspring.stores.records import (
 )
 from mainspring.testing.contract.world import Fields
 from tests.servers.postgres import Server
+from tests.stores.postgres_filled import POLICY
 
 T = TypeVar("T")
 
 SEND = Name("", "mail.send")
 RAISED = Raised(error=AttemptError(type="ValueError", message="no"))
+few_and_many = pytest.mark.parametrize("size", [1, 8], ids=["few", "many"])
 FATAL = Raised(error=AttemptError(type="ValueError", message="no"), retryable=False)
 
 
@@ -127,6 +133,15 @@ class Crowd:
         look = "SELECT 'jobs' FROM mainspring.jobs WHERE id = $1 UNION ALL SELECT 'history' FROM mainspring.history WHERE id = $1"
         return [table for (table,) in await self.sql(look, job)]
 
+    async def is_over(self) -> bool:
+        """Say whether nothing waits or runs any more."""
+        return await self.sql("SELECT 1 FROM mainspring.jobs LIMIT 1") == []
+
+    async def ended(self) -> Counter[str]:
+        """How many jobs have ended how."""
+        rows = await self.sql("SELECT state, count(*) FROM mainspring.history GROUP BY state")
+        return Counter({str(state): int(count) for state, count in rows})
+
     async def close(self) -> None:
         for store in self.handles:
             await store.close()
@@ -139,6 +154,54 @@ async def crowd(server: Server, schema: str) -> AsyncIterator[Crowd]:
         yield one
     finally:
         await one.close()
+
+
+@asynccontextmanager
+async def watching(look: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Look again and again while the block runs; what the look finds wrong it raises."""
+    over = asyncio.Event()
+
+    async def watch() -> None:
+        while not over.is_set():
+            await look()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        try:
+            yield
+        finally:
+            over.set()
+
+
+# How soon.
+
+AT_ONCE = 0.1
+"""Seconds until what was announced has started."""
+WITHIN_A_SECOND = 1.3
+"""Seconds until what nobody has announced has started, with something for a machine that others use too."""
+_LATE = """
+INSERT INTO mainspring.jobs (
+    id, lane, home, queue, task, priority, state, run_at, loss_limit, max_attempts, policy, enqueued_at, payload
+)
+VALUES ($1, $2, $2, 'default', $3, 50, 'ready', $4, 3, 3, $5, now(), '{"v":1,"args":{}}')
+"""
+
+
+async def soon(measure: Callable[[], Awaitable[float]], within: float, *, times: int = 5) -> None:
+    """Measure several times, and all of that again where the machine was busy with something else."""
+    tries: list[list[float]] = []
+    for _ in range(3):
+        tries.append([await measure() for _ in range(times)])
+        if median(tries[-1]) <= within:
+            return
+    pytest.fail(f"it took {[[f'{1000 * one:.0f} ms' for one in took] for took in tries]}")
+
+
+async def insert_late(connection: "asyncpg.Connection", schema: str, task: Name, run_at: datetime) -> JobId:
+    """Insert a job as somebody would who tells nobody."""
+    job, lane = some_id(), Lane("default", task, 50).number
+    await connection.execute(qualified(_LATE, schema), job, lane, str(task), run_at, POLICY)
+    return job
 
 
 # One schema for many tests: making one takes a third of a second, emptying it a few milliseconds.

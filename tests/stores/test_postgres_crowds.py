@@ -4,9 +4,9 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import pytest
@@ -14,14 +14,24 @@ import pytest
 from mainspring.core import machine
 from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
 from mainspring.core.job import Claim, JobId, State
-from mainspring.core.limits import Gate, Scope
 from mainspring.core.outcome import Interrupted, Lost, Outcome, Snoozed, Succeeded
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import Conflict, IllegalTransition
-from mainspring.stores.postgres import PostgresStore, through
-from mainspring.stores.records import Delivery, LogLine, NewJob, Note, Place, Settlement, Verdict
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.records import Delivery, LogLine, NewJob, Note, Settlement, Verdict
 from tests.servers.postgres import Server
-from tests.stores.postgres_crowd import FATAL, RAISED, SEND, Crowd, Node, crowd, empty, end, lasting_schema, new
+from tests.stores.postgres_crowd import (
+    FATAL,
+    RAISED,
+    Crowd,
+    Node,
+    crowd,
+    empty,
+    few_and_many,
+    lasting_schema,
+    new,
+    watching,
+)
 from tests.stores.postgres_wires import on_real_time
 
 SHORT = timedelta(milliseconds=20)
@@ -29,8 +39,6 @@ SHORT = timedelta(milliseconds=20)
 ENDS: list[Outcome] = [Succeeded(), Snoozed(delay=SHORT), Interrupted(started=True), RAISED, FATAL]
 
 WORDS: list[Command] = [CancelJob(), RetryJob(), MoveJob(priority=10), MoveJob(priority=90)]
-
-few_and_many = pytest.mark.parametrize("size", [1, pytest.param(8, marks=pytest.mark.slow)], ids=["few", "many"])
 
 
 @pytest.fixture(scope="module")
@@ -43,32 +51,6 @@ def schema(postgres: Server) -> Iterator[str]:
 def postgres_schema(postgres: Server, schema: str) -> str:
     empty(postgres, schema)
     return schema
-
-
-@asynccontextmanager
-async def watching(look: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Look again and again while the block runs; what the look finds wrong it raises."""
-    over = asyncio.Event()
-
-    async def watch() -> None:
-        while not over.is_set():
-            await look()
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(watch())
-        try:
-            yield
-        finally:
-            over.set()
-
-
-async def all_over(those: Crowd) -> bool:
-    return await those.sql("SELECT 1 FROM mainspring.jobs LIMIT 1") == []
-
-
-async def end_states(those: Crowd) -> Counter[str]:
-    rows = await those.sql("SELECT state, count(*) FROM mainspring.history GROUP BY state")
-    return Counter({str(state): int(count) for state, count in rows})
 
 
 # Claiming.
@@ -103,8 +85,8 @@ async def test_claimers_that_compete_get_each_job_once_and_in_order(
 
         assert Counter(delivery.claim.job.id for delivery in given) == Counter(job.id for job in jobs)
         assert {delivery.claim.job.lease for delivery in given} == {1}
-        assert await all_over(those)
-        assert await end_states(those) == {"succeeded": len(jobs)}
+        assert await those.is_over()
+        assert await those.ended() == {"succeeded": len(jobs)}
 
 
 @few_and_many
@@ -156,7 +138,7 @@ async def test_an_id_that_many_enqueue_while_it_runs_and_ends_is_one_job(
         is_over = asyncio.Event()
 
         async def work() -> None:
-            while not is_over.is_set() or not await all_over(those):
+            while not is_over.is_set() or not await those.is_over():
                 await node.settle(await node.take(5))
 
         async def enqueue_all() -> None:
@@ -175,7 +157,7 @@ async def test_an_id_that_many_enqueue_while_it_runs_and_ends_is_one_job(
 
         assert {id_: times for id_, times in fresh.items() if times != 1} == {}
         assert await those.sql("SELECT id FROM mainspring.history GROUP BY id HAVING count(*) > 1") == []
-        assert await end_states(those) == {"succeeded": len(fresh)}
+        assert await those.ended() == {"succeeded": len(fresh)}
 
 
 @few_and_many
@@ -240,97 +222,6 @@ async def test_of_a_unique_key_there_is_never_more_than_one_active_job(
             )
             == []
         )
-
-
-# Gates.
-
-
-class Yard:
-    """Jobs behind gates, and nodes that work them off in all ways that there are."""
-
-    def __init__(self, those: Crowd, limit: int) -> None:
-        self.those = those
-        self.limit = limit
-        self.ends: Counter[JobId] = Counter()
-
-    async def look(self) -> None:
-        """Hold what runs, and what keeps its place, against the limits."""
-        over = await self.those.sql(
-            "SELECT 'running', key::text, count(*) FROM mainspring.jobs WHERE state = 'running' AND key IS NOT NULL"
-            " GROUP BY key HAVING count(*) > $1"
-            " UNION ALL SELECT 'places', key::text, count(*) FROM mainspring.places WHERE scope = 'key'"
-            " GROUP BY key HAVING count(*) > $1",
-            self.limit,
-        )
-        assert over == []
-
-    async def work(self, node: Node) -> None:
-        """Claim and end attempts until nothing is left; idle for a moment where nothing is given, as a node would be."""
-        while not await all_over(self.those):
-            deliveries = await node.take(random.randint(1, 6))
-            if not deliveries:
-                await asyncio.sleep(0.01)
-                continue
-            for delivery in deliveries:
-                await self._end(node, delivery)
-
-    async def _end(self, node: Node, delivery: Delivery) -> None:
-        outcome = random.choices(ENDS, [10, 2, 2, 1, 1])[0]
-        keeps = random.random() < 0.2
-        settlement = end(delivery, outcome, node.store.now())
-        (settled,) = await node.store.settle([_keeping(settlement, keeps)])
-        assert settled.verdict is Verdict.ACCEPTED
-        if keeps:
-            await asyncio.sleep(random.uniform(0, 0.01))
-            await node.store.release(node.id, [Place(delivery.claim.job.id, delivery.claim.job.lease)])
-
-    async def die(self) -> None:
-        """Be a node that takes jobs and is never heard of again; another finds what it leaves."""
-        reaper = await self.those.node()
-        while not await all_over(self.those):
-            node = await self.those.node(reaper.store)
-            await node.take(3)
-            await asyncio.sleep(0.02)
-            assert await reaper.store.declare_dead(node.id, node.term)
-            for orphan in await reaper.store.orphans(10):
-                change = machine.decide(orphan, Lost(), reaper.store.now(), 0.5)
-                await reaper.store.settle([Settlement(change=change, by=reaper.id)])
-            await asyncio.sleep(0.05)
-
-
-def _keeping(settlement: Settlement, keeps: bool) -> Settlement:
-    return Settlement(change=settlement.change, by=settlement.by, keeps_place=keeps)
-
-
-@pytest.mark.parametrize("patience", [(1, 0), (3, 2), (1000, 20)], ids=["parks all", "parks some", "as it is"])
-@few_and_many
-@on_real_time
-async def test_a_limit_by_key_is_never_exceeded_and_nobody_is_forgotten(
-    postgres: Server, postgres_schema: str, size: int, patience: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(through, "MANY", patience[0])
-    monkeypatch.setattr(through, "HINDERING", patience[1])
-    async with crowd(postgres, postgres_schema) as those:
-        yard = Yard(those, limit=3)
-        nodes = [await those.node() for _ in range(4)]
-        store = nodes[0].store
-        await store.declare([Gate(scope=Scope.KEY, name=str(SEND), concurrency=3)])
-        backoff = new().backoff.fixed("10ms")
-        jobs = [
-            new(
-                key=random.choice(["a", "a", "a", "b", None]),
-                priority=random.choice([10, 50]),
-                backoff=backoff,
-                loss_limit=99,
-            )
-            for _ in range(60 * size)
-        ]
-        await store.enqueue(jobs)
-        async with asyncio.timeout(20 + 5 * size), watching(yard.look):
-            await asyncio.gather(yard.die(), *map(yard.work, nodes))
-
-        assert sum((await end_states(those)).values()) == len(jobs)
-        assert await those.sql("SELECT * FROM mainspring.places WHERE NOT kept") == []
 
 
 # The ends of attempts.

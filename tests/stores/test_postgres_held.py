@@ -1,5 +1,6 @@
 """A snapshot that somebody holds open, or jobs that are not due for long: claims read as much as without."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -7,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mainspring.core.limits import Gate, Scope
+from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres import store as store_module
 from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.records import Claimed
@@ -53,6 +55,15 @@ async def held(those: Crowd) -> AsyncIterator[None]:
         yield
 
 
+@asynccontextmanager
+async def listening(store: PostgresStore) -> AsyncIterator[None]:
+    """Have a handle listen, as that of a node does."""
+    unwatch = store.watch(lambda: None)
+    await asyncio.sleep(0.5)
+    yield
+    unwatch()
+
+
 async def read(node: Node, room: int = BATCH) -> tuple[Claimed, int]:
     """Claim; says also how many pages that looked at."""
     claimed, plans = await explained(node.claim(room))
@@ -86,29 +97,39 @@ async def rounds(node: Node, count: int, jobs: int, *, keys: int = 0) -> list[li
     return pages
 
 
-few_and_many = pytest.mark.parametrize(
-    ("count", "jobs"), [(3, 500), pytest.param(10, 2000, marks=pytest.mark.slow)], ids=["three of 500", "ten of 2,000"]
-)
+few_and_many = pytest.mark.parametrize(("count", "jobs"), [(3, 500), (10, 2000)], ids=["three of 500", "ten of 2,000"])
 
 
 @few_and_many
-@pytest.mark.parametrize("gate", [None, Scope.TASK, Scope.KEY], ids=["free", "by task", "by key"])
 @on_real_time
 async def test_the_last_round_under_a_held_snapshot_reads_no_more_than_the_first(
-    postgres: Server, postgres_schema: str, gate: Scope | None, count: int, jobs: int
+    postgres: Server, postgres_schema: str, count: int, jobs: int
 ) -> None:
     async with crowd(postgres, postgres_schema) as those:
         node = await those.node()
-        if gate is not None:
-            await node.store.declare([Gate(scope=gate, name=str(SEND), concurrency=1000)])
         async with held(those):
             await rounds(node, 1, 500)  # lanes and rules are learnt, pages are made
-            pages = await rounds(node, count, jobs, keys=7)
+            pages = await rounds(node, count, jobs)
 
-        assert max(pages[-1]) <= 1.5 * max(pages[0]), pages
+        assert max(pages[-1]) <= 1.2 * max(pages[0]), pages
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("scope", [Scope.TASK, Scope.KEY])
+@on_real_time
+async def test_a_claim_through_a_gate_under_a_held_snapshot_reads_a_page_for_a_few_of_those_that_have_passed(
+    postgres: Server, postgres_schema: str, scope: Scope
+) -> None:
+    """Places that were given up are walked over when the others are counted; there is no mark for that (0023)."""
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        await node.store.declare([Gate(scope=scope, name=str(SEND), concurrency=1000)])
+        async with held(those):
+            await rounds(node, 1, 500)
+            pages = await rounds(node, 5, 1000, keys=7)
+
+        assert max(pages[-1]) - max(pages[0]) <= 4000 / 2, pages
+
+
 @on_real_time
 async def test_a_busy_lane_does_not_make_every_claim_walk_over_what_is_dead_in_another(
     postgres: Server, postgres_schema: str
@@ -131,10 +152,9 @@ async def test_a_busy_lane_does_not_make_every_claim_walk_over_what_is_dead_in_a
 
         whole = [looked_at for looked_at in pages if looked_at > usual + 200]
         assert len(pages) > 20
-        assert len(whole) <= 5, (usual, pages)
+        assert len(whole) <= 9, (usual, pages)  # of either lane
 
 
-@pytest.mark.slow
 @on_real_time
 async def test_claims_that_come_back_empty_look_at_the_whole_at_most_once_a_second(
     postgres: Server, postgres_schema: str
@@ -142,7 +162,7 @@ async def test_claims_that_come_back_empty_look_at_the_whole_at_most_once_a_seco
     """A node that gets a job now and then finds nothing more after each."""
     async with crowd(postgres, postgres_schema) as those:
         node = await those.node()
-        async with held(those):
+        async with held(those), listening(node.store):
             await rounds(node, 5, 2000)
             began, pages = time.monotonic(), []
             while time.monotonic() < began + 3:
@@ -159,7 +179,6 @@ async def test_claims_that_come_back_empty_look_at_the_whole_at_most_once_a_seco
         assert len(whole) <= 5, (len(whole), len(pages))
 
 
-@pytest.mark.slow
 @on_real_time
 async def test_a_node_that_starts_while_a_snapshot_is_held_walks_over_what_is_dead_once_a_second_at_most(
     postgres: Server, postgres_schema: str
@@ -168,10 +187,10 @@ async def test_a_node_that_starts_while_a_snapshot_is_held_walks_over_what_is_de
         node = await those.node()
         async with held(those):
             await rounds(node, 5, 2000)
+            await node.store.enqueue([new(queue="other") for _ in range(3000)])
             late = await those.node()
             began, pages = time.monotonic(), []
             while time.monotonic() < began + 3:
-                await late.store.enqueue([new(queue="other")])
                 claimed, looked_at = await read(late, 5)
                 pages.append(looked_at)
                 await late.settle(claimed.deliveries)
@@ -199,7 +218,7 @@ async def test_a_renewal_does_not_walk_over_what_the_node_has_run(
         assert [plan.buffers for plan in plans if plan.buffers > 50] == []
 
 
-@pytest.mark.parametrize("later", [20_000, pytest.param(300_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("later", [20_000, 300_000])
 @on_real_time
 async def test_jobs_that_are_not_due_for_long_do_not_matter(postgres: Server, postgres_schema: str, later: int) -> None:
     async with crowd(postgres, postgres_schema) as those:

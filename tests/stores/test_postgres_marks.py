@@ -3,14 +3,12 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from statistics import median
 from typing import ParamSpec, TypeAlias
 from uuid import UUID
 
-import asyncpg
 import pytest
 from msgspec.structs import replace
 
@@ -23,32 +21,27 @@ from mainspring.core.names import Name
 from mainspring.core.outcome import Interrupted
 from mainspring.handle import JobHandle
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.connected import Connected
-from mainspring.stores.postgres.lanes import Lane
-from mainspring.stores.postgres.statements import qualified
-from mainspring.stores.postgres.verb import Row
 from mainspring.stores.records import Delivery, Settlement
 from mainspring.task import Task
 from tests.servers.postgres import Server
-from tests.stores.postgres_crowd import SEND, Crowd, Node, crowd, empty, lasting_schema, new, some_id
-from tests.stores.postgres_filled import POLICY
-from tests.stores.postgres_staged import driven
+from tests.stores.postgres_crowd import (
+    AT_ONCE,
+    WITHIN_A_SECOND,
+    Crowd,
+    Node,
+    crowd,
+    empty,
+    insert_late,
+    lasting_schema,
+    some_id,
+    soon,
+)
 from tests.stores.postgres_wires import on_real_time
 
 P = ParamSpec("P")
 
-AT_ONCE = 0.1
-"""Seconds until what was announced has started."""
-WITHIN_A_SECOND = 1.3
-"""Seconds until what nobody has announced has started, with something for a machine that others use too."""
 HOUR = timedelta(hours=1)
 DELAY = 0.3
-LATE = """
-INSERT INTO mainspring.jobs (
-    id, lane, home, queue, task, priority, state, run_at, loss_limit, max_attempts, policy, enqueued_at, payload
-)
-VALUES ($1, $2, $2, 'default', $3, 50, 'ready', $4, 3, 3, $5, now(), '{"v":1,"args":{}}')
-"""
 
 
 @pytest.fixture(scope="module")
@@ -145,15 +138,6 @@ async def pair(server: Server, schema: str, *, jobs: int) -> AsyncIterator[Pair]
         both = Pair(node, other, those, late)
         await both.drain(jobs)
         yield both
-
-
-async def soon(measure: Callable[[], Awaitable[float]], within: float, *, times: int = 5) -> None:
-    """Measure several times, and all of that again where the machine was busy with something else."""
-    for _ in range(3):
-        took = [await measure() for _ in range(times)]
-        if median(took) <= within:
-            return
-    pytest.fail(f"it took {[f'{1000 * one:.0f} ms' for one in took]}")
 
 
 # A node that waits.
@@ -255,7 +239,6 @@ STORIES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES, ids=[story.__name__ for story in STORIES])
 @on_real_time
 async def test_after_a_long_drain_a_job_starts_at_once_that_is(
@@ -271,178 +254,6 @@ async def test_after_a_drain_a_job_of_higher_priority_starts_at_once(postgres: S
         await soon(lambda: of_higher_priority(both), AT_ONCE)
 
 
-# A node that is busy: there is always something else to be claimed, so that no claim looks further than it has to.
-
-
-class Busy:
-    """Claims two jobs at a time from a backlog that does not end, and settles them."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.seen: dict[JobId, float] = {}
-
-    async def work(self) -> None:
-        while True:
-            deliveries = await self.node.take(2)
-            now = time.monotonic()
-            self.seen |= {one.claim.job.id: now for one in deliveries}
-            await self.node.settle(deliveries)
-
-    async def see(self, job: JobId) -> float:
-        async with asyncio.timeout(10):
-            while job not in self.seen:
-                await asyncio.sleep(0.001)
-        return self.seen[job]
-
-
-@asynccontextmanager
-async def busy(those: Crowd, mine: PostgresStore | None = None) -> AsyncIterator[tuple[Busy, PostgresStore]]:
-    """A node that is busy, and a handle of somebody elsewhere."""
-    mine, other = mine or await those.open(), await those.open()
-    node = await those.node(mine)
-    unwatch = mine.watch(lambda: None)  # else nobody listens
-    one = Busy(node)
-    for _ in range(20):
-        await other.enqueue([new() for _ in range(1000)])
-    working = asyncio.create_task(one.work())
-    try:
-        await asyncio.sleep(1.2)
-        yield one, other
-        assert not working.done(), working.exception()
-        assert await those.sql("SELECT id FROM mainspring.jobs LIMIT 1"), "the backlog has ended"
-    finally:
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-        unwatch()
-
-
-@asynccontextmanager
-async def late_commit(those: Crowd, age: timedelta) -> "AsyncIterator[tuple[JobId, asyncpg.Connection]]":
-    """A job that somebody has inserted in an open transaction, and will commit without a word."""
-    job = some_id()
-    async with those.connection() as late:
-        await late.execute("BEGIN")
-        lane, now = Lane("default", SEND, 50).number, those.handles[0].now()
-        await late.execute(qualified(LATE, those.schema), job, lane, str(SEND), now - age, POLICY)
-        yield job, late
-
-
-Announced: TypeAlias = Callable[[Crowd, PostgresStore], Awaitable[JobId]]
-"""Has something become claimable, and says so; returns which job."""
-
-
-async def job_of_higher_priority(_: Crowd, other: PostgresStore) -> JobId:
-    job = new(priority=90)
-    await other.enqueue([job])
-    return job.id
-
-
-async def job_due_for_long(_: Crowd, other: PostgresStore) -> JobId:
-    job = new(run_at=other.now() - HOUR)
-    await other.enqueue([job])
-    return job.id
-
-
-async def job_moved_into_the_past(those: Crowd, other: PostgresStore) -> JobId:
-    job = new(run_at=other.now() + HOUR)
-    await other.enqueue([job])
-    await those.command(other, job.id, MoveJob(run_at=other.now() - HOUR))
-    return job.id
-
-
-async def job_of_a_resumed_queue(_: Crowd, other: PostgresStore) -> JobId:
-    await other.pause("mail")
-    job = new(queue="mail", run_at=other.now() - HOUR)
-    await other.enqueue([job])
-    await asyncio.sleep(0.1)
-    await other.resume("mail")
-    return job.id
-
-
-async def job_of_a_long_transaction(_: Crowd, other: PostgresStore) -> JobId:
-    job = new(priority=90)
-    async with other.transaction() as tx:
-        await tx.enqueue([job])
-        await asyncio.sleep(0.6)
-    return job.id
-
-
-async def job_of_a_long_transaction_of_a_user(those: Crowd, other: PostgresStore) -> JobId:
-    job = new(priority=90)
-    async with those.connection() as user:
-        await user.execute("BEGIN")
-        await other.enqueue_in(user, [job])
-        await asyncio.sleep(0.6)
-        await user.execute("COMMIT")
-    return job.id
-
-
-ANNOUNCED = [
-    job_of_higher_priority,
-    job_due_for_long,
-    job_moved_into_the_past,
-    job_of_a_resumed_queue,
-    job_of_a_long_transaction,
-    job_of_a_long_transaction_of_a_user,
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("announce", ANNOUNCED, ids=[story.__name__ for story in ANNOUNCED])
-@on_real_time
-async def test_a_busy_node_takes_at_once_a(postgres: Server, postgres_schema: str, announce: Announced) -> None:
-    async with crowd(postgres, postgres_schema) as those, busy(those) as (one, other):
-        await one.see(await job_of_higher_priority(those, other))  # that there is such a lane is known
-
-        async def measure() -> float:
-            job = await announce(those, other)
-            began = time.monotonic()
-            return await one.see(job) - began
-
-        await soon(measure, AT_ONCE)
-
-
-@pytest.mark.slow
-@on_real_time
-async def test_a_busy_node_takes_a_late_commit_within_a_second_though_nobody_announces_it(
-    postgres: Server, postgres_schema: str
-) -> None:
-    async with crowd(postgres, postgres_schema) as those, busy(those) as (one, _):
-
-        async def measure() -> float:
-            async with late_commit(those, HOUR) as (job, late):
-                await asyncio.sleep(0.3)
-                await late.execute("COMMIT")
-                began = time.monotonic()
-                return await one.see(job) - began
-
-        await soon(measure, WITHIN_A_SECOND, times=3)
-
-
-@pytest.mark.slow
-@on_real_time
-async def test_a_busy_node_takes_what_a_crashed_one_had_its_hands_on_within_a_second(
-    postgres: Server, postgres_schema: str
-) -> None:
-    """Locked by a claim whose connection is lost before it commits: all others have stepped over it meanwhile."""
-    async with crowd(postgres, postgres_schema) as those, busy(those) as (one, other):
-
-        async def measure() -> float:
-            job = new(run_at=other.now() + timedelta(milliseconds=100), priority=90)
-            async with those.connection() as crashing:
-                await other.enqueue([job])
-                await crashing.execute("BEGIN")
-                lock = qualified("SELECT id FROM mainspring.jobs WHERE id = $1 FOR UPDATE", those.schema)
-                assert await crashing.fetch(lock, job.id)
-                await asyncio.sleep(0.5)
-                assert job.id not in one.seen
-                await those.sql("SELECT pg_terminate_backend($1)", crashing.get_server_pid())
-                began = time.monotonic()
-                return await one.see(job.id) - began
-
-        await soon(measure, WITHIN_A_SECOND, times=3)
-
-
 @on_real_time
 async def test_a_waiting_node_takes_a_late_commit_within_a_second_though_nobody_announces_it(
     postgres: Server, postgres_schema: str
@@ -450,39 +261,12 @@ async def test_a_waiting_node_takes_a_late_commit_within_a_second_though_nobody_
     async with pair(postgres, postgres_schema, jobs=200) as both:
 
         async def measure() -> float:
-            job = some_id()
-            lane = Lane("default", Name("", "work"), 50).number
             async with both.those.connection() as late:
                 await late.execute("BEGIN")
-                text = qualified(LATE, both.those.schema)
-                await late.execute(text, job, lane, "work", both.now(), POLICY)
+                job = await insert_late(late, both.those.schema, Name("", "work"), both.now())
                 await asyncio.sleep(0.3)
                 await late.execute("COMMIT")
                 began = time.monotonic()
                 return await both.node.start(job) - began
 
         await soon(measure, WITHIN_A_SECOND, times=1)
-
-
-@pytest.mark.slow
-@on_real_time
-async def test_a_loop_that_was_busy_for_a_moment_does_not_make_late_commits_wait_for_long(
-    postgres: Server, postgres_schema: str
-) -> None:
-    """How long a look at the whole has taken decides how soon the next one comes: by the server's time, not by ours."""
-
-    async def held_up(connected: Connected, _: object, text: str, values: tuple[object, ...]) -> Sequence[Row]:
-        rows = await connected.fetch(text, *values)
-        await asyncio.sleep(0.3)  # a handler that blocks, a network that hangs
-        return rows
-
-    async with crowd(postgres, postgres_schema) as those:
-        node = await those.node()
-        await node.store.enqueue([new() for _ in range(10)])
-        await node.settle(await node.take(5))
-        await asyncio.sleep(1)  # then the next look is one at the whole
-        await node.settle((await driven(node.claim(5), held_up)).deliveries)
-        async with busy(those, node.store) as (one, _), late_commit(those, HOUR) as (job, late):
-            await late.execute("COMMIT")
-            began = time.monotonic()
-            assert await one.see(job) - began <= WITHIN_A_SECOND

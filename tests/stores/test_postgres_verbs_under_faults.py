@@ -1,8 +1,9 @@
 """Verbs of the PostgreSQL store that meet: races that chance takes a thousand tries for, told one statement at a time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import asynccontextmanager
+import os
+import signal
+from collections.abc import Awaitable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -10,16 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core import machine
-from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
-from mainspring.core.job import Claim, JobId, Retention, State
-from mainspring.core.limits import Gate, Rate, Scope
+from mainspring.core.command import CancelJob, DeleteJob, MoveJob, RetryJob
+from mainspring.core.job import Claim, Retention, State
 from mainspring.core.outcome import Lost, Outcome, Succeeded
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import NodeGone
-from mainspring.stores.postgres import through
-from mainspring.stores.records import Delivery, LogLine, Note, Progress, Settled, Settlement, Verdict
+from mainspring.stores.postgres.statements import qualified
+from mainspring.stores.records import LogLine, Note, Progress, Settled, Settlement, Verdict
 from tests.servers.postgres import Server
-from tests.stores.postgres_crowd import FATAL, RAISED, SEND, Crowd, Node, crowd, empty, end, lasting_schema, new
+from tests.stores.postgres_crowd import FATAL, RAISED, Crowd, Node, crowd, empty, end, lasting_schema, new
 from tests.stores.postgres_staged import staged
 from tests.stores.postgres_wires import on_real_time
 
@@ -98,6 +98,35 @@ async def test_an_id_in_a_batch_that_has_to_wait_is_not_enqueued_again(postgres:
 
         assert [answer.fresh for answer in await late] == [False, False]
         assert await those.places_of(job.id) == ["history"]
+
+
+@on_real_time
+async def test_an_enqueue_that_is_carried_out_long_after_it_was_given_up_is_no_second_job(own_postgres: Server) -> None:
+    """A server process that stood still goes on with what it was sent, and sees only then that nobody waits for it."""
+    with own_postgres.schema() as schema:
+        async with crowd(own_postgres, schema) as those:
+            store = await those.open(connections=1, timeout="1s", listen=False)
+            node = await those.node()
+            await store.enqueue([replace(new(), is_new=True)])  # so that the statement is prepared
+            await node.settle(await node.take())
+            job = replace(new(), is_new=True)
+            look = "SELECT pid FROM pg_stat_activity WHERE state = 'idle' AND position($1 IN query) > 0"
+            ((pid,),) = await those.sql(look, qualified("INSERT INTO mainspring.jobs", schema))
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                assert [answer.fresh for answer in await store.enqueue([job])] == [True]
+                assert await node.settle(await node.take()) == [Verdict.ACCEPTED]
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            await until_gone(those, pid)
+
+            assert await those.places_of(job.id) == ["history"]
+
+
+async def until_gone(those: Crowd, pid: int) -> None:
+    async with asyncio.timeout(5):
+        while await those.sql("SELECT 1 FROM pg_stat_activity WHERE pid = $1", pid):
+            await asyncio.sleep(0.01)
 
 
 @on_real_time
@@ -206,125 +235,6 @@ async def test_what_a_node_is_given_when_it_has_just_been_declared_dead_is_found
             assert await reap(reaper, await reaper.store.orphans(10)) == [Verdict.ACCEPTED]
 
         assert [delivery.claim.job.id for delivery in await reaper.take()] == [job.id]
-
-
-# Gates.
-
-
-@on_real_time
-async def test_jobs_that_a_keys_rate_has_parked_go_on_at_its_pace(postgres: Server, postgres_schema: str) -> None:
-    async with crowd(postgres, postgres_schema) as those:
-        node = await those.node()
-        rate = Rate(count=200, period=timedelta(seconds=1), burst=2)
-        await node.store.declare([Gate(scope=Scope.KEY, name=str(SEND), rate=rate)])
-        await node.store.enqueue([new(key="a") for _ in range(60)])
-        parked: list[int] = []
-        async with asyncio.timeout(10):
-            done = 0
-            while done < 60:
-                claimed = await node.claim(10)
-                done += len(await node.settle(claimed.deliveries)) if claimed.deliveries else 0
-                ((number,),) = await those.sql("SELECT count(*) FROM mainspring.jobs WHERE parked")
-                parked.append(number)
-                due = claimed.next_due
-                assert done == 60 or due is not None, f"{done} done, {number} parked, and nobody will look again"
-                await asyncio.sleep(0 if due is None else max(0, (due - node.store.now()).total_seconds()))
-
-        assert max(parked) > 30  # else this shows nothing
-
-
-@on_real_time
-async def test_a_gate_counts_what_was_being_claimed_when_it_was_put_up(postgres: Server, postgres_schema: str) -> None:
-    async with crowd(postgres, postgres_schema) as those:
-        node, other = await those.node(), await those.open()
-        await node.store.declare([Gate(scope=Scope.QUEUE, name="default", concurrency=10)])
-        await node.store.enqueue([new() for _ in range(5)])
-        gate = Gate(scope=Scope.TASK, name=str(SEND), concurrency=1)
-        first = await staged(node.claim(1), after_take=lambda: other.declare([gate]))
-        second = await node.claim(5)
-
-        assert len(first.deliveries) + len(second.deliveries) == 1
-
-
-@pytest.fixture
-def _quick_to_park(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(through, "HINDERING", 0)
-
-
-@asynccontextmanager
-async def blocked(server: Server, schema: str) -> "AsyncIterator[tuple[Crowd, Node, list[Delivery], list[JobId]]]":
-    """A job of a key that runs, and two more of the same key behind it, parked."""
-    async with crowd(server, schema) as those:
-        node = await those.node()
-        await node.store.declare([Gate(scope=Scope.KEY, name=str(SEND), concurrency=1)])
-        jobs = [new(key="a") for _ in range(3)]
-        await node.store.enqueue(jobs)
-        deliveries = await node.take(3)
-        assert [delivery.claim.job.id for delivery in deliveries] == [jobs[0].id]
-        assert await those.sql("SELECT id FROM mainspring.jobs WHERE parked ORDER BY id") == [
-            (job.id,) for job in jobs[1:]
-        ]
-        yield those, node, deliveries, [job.id for job in jobs[1:]]
-
-
-async def taken_soon(node: Node) -> list[JobId]:
-    """Claim as a node does that nobody wakes: at once, and then once a second."""
-    async with asyncio.timeout(5):
-        while not (deliveries := await node.take(5)):
-            await asyncio.sleep(0.2)
-    return [delivery.claim.job.id for delivery in deliveries]
-
-
-@pytest.mark.usefixtures("_quick_to_park")
-@on_real_time
-async def test_parked_jobs_go_on_one_by_one_in_order(postgres: Server, postgres_schema: str) -> None:
-    async with blocked(postgres, postgres_schema) as (_, node, first, others):
-        await node.settle(first)
-        second = await node.take(3)
-        assert await node.take(3) == []
-        await node.settle(second)
-        third = await node.take(3)
-
-        assert [delivery.claim.job.id for delivery in [*second, *third]] == others
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_quick_to_park")
-@on_real_time
-async def test_a_parked_job_is_not_forgotten_because_somebody_had_his_hands_on_it(
-    postgres: Server, postgres_schema: str
-) -> None:
-    async with blocked(postgres, postgres_schema) as (those, node, first, others):
-        other = await those.open()
-
-        async def meanwhile() -> None:
-            await node.settle(first)
-            assert await node.take(5) == []
-
-        stale = [replace(await those.job(job), revision=99) for job in others]
-        changes = [Settlement(change=machine.command(job, CancelJob(), other.now())) for job in stale]
-        await staged(other.settle(changes), after_settle_read=meanwhile)
-
-        assert await taken_soon(node) == others[:1]
-
-
-@pytest.mark.parametrize("word", [CancelJob(), DeleteJob(), MoveJob(run_at=FAR), MoveJob(queue="paused")], ids=repr)
-@pytest.mark.slow
-@pytest.mark.usefixtures("_quick_to_park")
-@on_real_time
-async def test_a_parked_job_is_not_forgotten_because_the_one_before_it_was_taken_away(
-    postgres: Server, postgres_schema: str, word: Command
-) -> None:
-    async with blocked(postgres, postgres_schema) as (those, node, first, others):
-        other = await those.open()
-        await other.pause("paused")
-        await node.settle(first)
-
-        assert (await node.claim(5, queues={"elsewhere": 5})).deliveries == ()
-        assert await those.sql("SELECT id FROM mainspring.jobs WHERE parked") == [(others[1],)]
-        assert (await those.command(other, others[0], word)).verdict is Verdict.ACCEPTED
-
-        assert await taken_soon(node) == others[1:]
 
 
 # The ends of attempts.

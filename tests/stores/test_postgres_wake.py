@@ -455,7 +455,7 @@ async def test_behind_a_pooler_nothing_is_heard_but_by_a_way_past_it(
             past.bells.committed(NOON)
             await asyncio.sleep(0.3)
             assert behind.rings == 0
-    assert len(lines(caplog, "listen_dsn")) == 1
+    assert len(lines(caplog, "listen=HOST:PORT")) == 1
 
 
 @on_real_time

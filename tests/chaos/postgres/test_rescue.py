@@ -19,9 +19,9 @@ JOBS = 12
 
 
 def test_on_the_same_host_a_killed_node_is_noticed_at_once(
-    postgres: Server, postgres_schema: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own_postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Fleet(tmp_path, f"{postgres.dsn()}?schema={postgres_schema}") as fleet:
+    with own_postgres.schema() as schema, Fleet(tmp_path, f"{own_postgres.dsn()}?schema={schema}") as fleet:
         took = rescued_after(fleet, victim={}, rescuer={})
 
     told(capsys, "on the same host", took)
@@ -29,9 +29,9 @@ def test_on_the_same_host_a_killed_node_is_noticed_at_once(
 
 
 def test_on_another_host_a_killed_node_is_noticed_within_the_lease_time_and_two_seconds(
-    postgres: Server, postgres_schema: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own_postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Fleet(tmp_path, f"{postgres.dsn()}?schema={postgres_schema}") as fleet:
+    with own_postgres.schema() as schema, Fleet(tmp_path, f"{own_postgres.dsn()}?schema={schema}") as fleet:
         took = rescued_after(fleet, victim={"host": "another-machine"}, rescuer={})
 
     told(capsys, "on another host", took)

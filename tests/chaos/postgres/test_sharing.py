@@ -1,5 +1,6 @@
 """What holds over all nodes and all who enqueue, with real processes: limits, and jobs of which there is one at a time."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,20 +19,19 @@ CROWD = "SELECT unique_key, count(*) FROM {schema}.jobs GROUP BY unique_key HAVI
 
 
 @pytest.fixture
-def fleet(postgres: Server, postgres_schema: str, tmp_path: Path) -> Fleet:
-    url = postgres.dsn()
-    return Fleet(tmp_path, f"{url}{'&' if '?' in url else '?'}schema={postgres_schema}")
+def fleet(own_postgres: Server, tmp_path: Path) -> Iterator[Fleet]:
+    with own_postgres.schema() as schema, Fleet(tmp_path, f"{own_postgres.dsn()}?schema={schema}") as fleet:
+        yield fleet
 
 
 def test_no_more_jobs_of_a_task_run_than_its_limit_says_over_all_nodes(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with fleet:
-        nodes = fleet.start_ready(NODES)
-        jobs = fleet.enqueue("few", [0.02] * 400)
-        fleet.wait_until_done()
-        assert [fleet.end(node) for node in nodes] == [0] * NODES, fleet.errors()
-        bodies = fleet.ledger().bodies()
+    nodes = fleet.start_ready(NODES)
+    jobs = fleet.enqueue("few", [0.02] * 400)
+    fleet.wait_until_done()
+    assert [fleet.end(node) for node in nodes] == [0] * NODES, fleet.errors()
+    bodies = fleet.ledger().bodies()
 
     assert sorted(body.job for body in bodies) == sorted(jobs), "run once each"
     assert most_at_once(bodies) == TOGETHER
@@ -43,13 +43,12 @@ def test_no_more_jobs_of_a_task_run_than_its_limit_says_over_all_nodes(
 
 
 def test_no_more_jobs_of_a_key_run_than_its_limit_says_over_all_nodes(fleet: Fleet) -> None:
-    with fleet:
-        nodes = fleet.start_ready(NODES)
-        producers = [fleet.start("keyed", count=50) for _ in range(4)]
-        fleet.wait_for(lambda: not any(one.runs for one in producers), "everything to be enqueued")
-        fleet.wait_until_done()
-        assert [fleet.end(node) for node in nodes] == [0] * NODES, fleet.errors()
-        bodies = fleet.ledger().bodies()
+    nodes = fleet.start_ready(NODES)
+    producers = [fleet.start("keyed", count=50) for _ in range(4)]
+    fleet.wait_for(lambda: not any(one.runs for one in producers), "everything to be enqueued")
+    fleet.wait_until_done()
+    assert [fleet.end(node) for node in nodes] == [0] * NODES, fleet.errors()
+    bodies = fleet.ledger().bodies()
 
     assert len(bodies) == len({body.job for body in bodies}) == 200
     assert {key: most_at_once(body for body in bodies if body.key == key) for key in KEYS} == dict.fromkeys(
@@ -58,37 +57,35 @@ def test_no_more_jobs_of_a_key_run_than_its_limit_says_over_all_nodes(fleet: Fle
 
 
 def test_of_many_processes_that_enqueue_the_same_unique_job_one_does(fleet: Fleet) -> None:
-    with fleet:
-        fleet.ask(lambda app: app.store.queues())  # makes the tables
-        clients = [fleet.start("unique", count=40) for _ in range(CLIENTS)]
-        fleet.wait_for(lambda: not any(one.runs for one in clients), "all to have enqueued")
-        assert [one.process.returncode for one in clients] == [0] * CLIENTS, fleet.errors()
-        fresh, there = fleet.lines("fresh"), fleet.lines("there")
-        views = fleet.jobs()
+    fleet.ask(lambda app: app.store.queues())  # makes the tables
+    clients = [fleet.start("unique", count=40) for _ in range(CLIENTS)]
+    fleet.wait_for(lambda: not any(one.runs for one in clients), "all to have enqueued")
+    assert [one.process.returncode for one in clients] == [0] * CLIENTS, fleet.errors()
+    fresh, there = fleet.lines("fresh"), fleet.lines("there")
+    views = fleet.jobs()
 
     assert len(views) == len(fresh) == len(KEYS)
     assert len(there) == 40 * CLIENTS - len(KEYS)
     assert {line.job for line in there} == {line.job for line in fresh}, "all were told of the one that is there"
 
 
-def test_a_unique_job_is_never_there_twice_while_nodes_work_them_off(fleet: Fleet, postgres: Server) -> None:
+def test_a_unique_job_is_never_there_twice_while_nodes_work_them_off(fleet: Fleet, own_postgres: Server) -> None:
     schema = fleet.url.rpartition("=")[2]
     crowds: list[object] = []
-    with fleet:
-        nodes = fleet.start_ready(2)
-        clients = [fleet.start("unique", count=200) for _ in range(CLIENTS)]
+    nodes = fleet.start_ready(2)
+    clients = [fleet.start("unique", count=200) for _ in range(CLIENTS)]
 
-        def all_enqueued() -> bool:
-            crowds.extend(postgres.sql(CROWD.format(schema=schema)))
-            return not any(one.runs for one in clients)
+    def all_enqueued() -> bool:
+        crowds.extend(own_postgres.sql(CROWD.format(schema=schema)))
+        return not any(one.runs for one in clients)
 
-        fleet.wait_for(all_enqueued, "all to have enqueued")
-        fleet.wait_until_done()
-        assert [one.process.returncode for one in clients] == [0] * CLIENTS, fleet.errors()
-        assert [fleet.end(node) for node in nodes] == [0, 0], fleet.errors()
-        ledger = fleet.ledger()
-        fresh, there = fleet.lines("fresh"), fleet.lines("there")
-        views = fleet.jobs()
+    fleet.wait_for(all_enqueued, "all to have enqueued")
+    fleet.wait_until_done()
+    assert [one.process.returncode for one in clients] == [0] * CLIENTS, fleet.errors()
+    assert [fleet.end(node) for node in nodes] == [0, 0], fleet.errors()
+    ledger = fleet.ledger()
+    fresh, there = fleet.lines("fresh"), fleet.lines("there")
+    views = fleet.jobs()
 
     assert not crowds, "two of one key at the same time"
     assert {view.job.state for view in views} == {State.SUCCEEDED}

@@ -67,9 +67,12 @@ def enqueue(at: datetime | None, batch: Batch) -> Verb[tuple[Enqueued, ...]]:
     )
 
 
-def enqueue_new(at: datetime | None, job: NewJob, hint: tuple[str, str] | None) -> Verb[None]:
-    """Take in a job that nobody can have enqueued before, and tell others of it with the commit. One statement."""
-    yield Ask(_ADD_NEW, (*_values(at, _kind(job), [job]), *(hint or (None, None))))
+def enqueue_new(at: datetime | None, job: NewJob, hint: tuple[str, str] | None, until: datetime | None) -> Verb[bool]:
+    """Take in a job that nobody can have enqueued before, and tell others of it with the commit. One statement.
+
+    False if it comes there after `until`: then nothing is done.
+    """
+    return bool((yield Ask(_ADD_NEW, (*_values(at, _kind(job), [job]), *(hint or (None, None)), until))))
 
 
 def enqueue_new_unique(at: datetime | None, job: NewJob) -> Verb[bool]:

@@ -64,12 +64,13 @@ class Reopened(NamedTuple):
     """Keys behind which others are still parked, though there was room: nobody else would think of them."""
 
 
-def reopen(at: datetime | None, task: Name, gate: Gate, now: datetime) -> Verb[Reopened]:
+def reopen(at: datetime | None, task: Name, gate: Gate) -> Verb[Reopened]:
     """Let parked jobs back in whose keys were freed or have opened, as far as there is room now."""
-    due = yield Ask(_DUE, (at, str(task)))
+    rows = yield Ask(_DUE, (at, str(task)))
+    due = [key for key, _ in rows if key is not None]
     if not due:
         return Reopened(None, [])
-    states = yield from _states(task, gate, [key for (key,) in due], now)
+    states = yield from _states(task, gate, due, rows[0][1])
     shut = [passage for passage in states if passage.room <= 0 and not passage.is_full]
     if shut:
         yield Ask(_LOOK_LATER, (str(task), [key_bytes(one.key) for one in shut], [one.opens_at for one in shut]))

@@ -141,9 +141,11 @@ class Lines:
 
     def uncounted(self, gates: Iterable[Gate]) -> list[Gate]:
         """Which of these gates were not held before as they are now: something may run that they do not know of."""
-        new = [gate for gate in gates if self._counted.get((gate.scope, gate.name)) != gate]
-        self._counted |= {(gate.scope, gate.name): gate for gate in new}
-        return new
+        return [gate for gate in gates if self._counted.get((gate.scope, gate.name)) != gate]
+
+    def counted(self, gates: Iterable[Gate]) -> None:
+        """Take note that all that runs behind these gates has its place: that was committed."""
+        self._counted |= {(gate.scope, gate.name): gate for gate in gates}
 
     # Marks
 
@@ -167,12 +169,12 @@ class Lines:
         self._marks = self._marks | {lane: min(position, latest) for lane, position in positions.items()}
 
     def pull(self, least: datetime | None) -> None:
-        """Pull marks back: something has become claimable that is due since then; None: since about now."""
+        """Pull marks back: something has become claimable that is due since then; None: nothing has."""
+        if least is None:
+            return
         self._pulls += 1
         self._gaps_after = 0.0
         self.expects = True
-        if least is None:
-            return
         back = (least, START[1])
         self._marks = {lane: min(mark, back) for lane, mark in self._marks.items()}
 

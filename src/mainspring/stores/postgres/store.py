@@ -70,6 +70,8 @@ SYSTEM_CLOCK: Final = SystemClock()
 _INSTANT: Final = statement("instant")
 LONG: Final = timedelta(minutes=1)
 """For a handler's transaction: it keeps a connection, and old rows from being cleared away."""
+_IN_TIME: Final = 0.8
+"""The share of a timeout within which a statement has to reach the server: the clocks are known to less than the rest."""
 _BETWEEN_USERS: Final = 0.002
 """Seconds between two transactions of users that tell of themselves: each makes all others wait that do, for its commit."""
 _MIGRATION: Final = 300.0
@@ -131,27 +133,29 @@ class PostgresStore:
         batch = Batch(new)
         answers = await self._run(lambda: enqueue.enqueue(self._at, batch), whole=True)
         if any(answer.fresh for answer in answers):
-            self._committed(enqueue.least_run_at(new))
+            self._committed(self._since(new))
         return answers
 
     async def _enqueue_new(self, job: NewJob) -> bool:
         """Enqueue a job that cannot be there already, by one statement; False: it was cut off, or its key is contested."""
-        least = enqueue.least_run_at([job])
+        least = self._since([job])
         hint = None if job.unique else self._bells.hint(least)
+        # One that a frozen server reads when it has been given up must not go in any more: it may be over by then.
+        until = None if self._settings.own_time else self.now() + timedelta(seconds=_IN_TIME * self._settings.timeout)
         try:
             if job.unique:
                 added = await self._connections.run(lambda: enqueue.enqueue_new_unique(self._at, job), again=False)
-                if not added:
-                    return False
             else:
-                await self._connections.run(lambda: enqueue.enqueue_new(self._at, job, hint), again=False)
+                added = await self._connections.run(
+                    lambda: enqueue.enqueue_new(self._at, job, hint, until), again=False
+                )
         except StoreUnavailable:
             return False  # it may be there: from here on it is not new
-        if hint is None:
+        if added and hint is None:
             self._committed(least)
-        else:
+        elif added:
             self._bells.told(least)
-        return True
+        return added
 
     async def claim(self, request: ClaimRequest) -> Claimed:
         claimed, again = await self._claim(request)
@@ -172,7 +176,9 @@ class PostgresStore:
             claimed, held = await self._run(lambda: claim.claim(self._at, request, lines))
             if claimed is not None:
                 return claimed, False
-        return await self._run(lambda: through.claim_through_gates(self._at, request, lines, held), whole=True)
+        answer = await self._run(lambda: through.claim_through_gates(self._at, request, lines, held), whole=True)
+        lines.counted(held)
+        return answer
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         self._connections.must_be_open()
@@ -328,13 +334,13 @@ class PostgresStore:
             return await self._own(tx).enqueue(new)
         self._connections.must_be_open()
         verb = enqueue.enqueue(self._at, Batch(new, once=True))
-        hint = self._hint(enqueue.least_run_at(new))
+        hint = self._hint(self._since(new))
         return await users.run_in(tx, verb, self._settings, self._identity, whole=may_conflict(new), hint=hint)
 
     def enqueue_in_sync(self, tx: object, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
         self._connections.must_be_open()
         verb = enqueue.enqueue(self._at, Batch(new, once=True))
-        hint = self._hint(enqueue.least_run_at(new))
+        hint = self._hint(self._since(new))
         return users.run_in_sync(tx, verb, self._settings, self._identity, whole=may_conflict(new), hint=hint)
 
     async def settle_in(self, tx: object, settlement: Settlement) -> Settled:
@@ -342,12 +348,12 @@ class PostgresStore:
             return await self._own(tx).settle(settlement)
         self._connections.must_be_open()
         verb = settle_one(self._at, settlement)
-        return await users.run_in(tx, verb, self._settings, self._identity, hint=self._hint(None))
+        return await users.run_in(tx, verb, self._settings, self._identity, hint=self._hint(self.now()))
 
     def settle_in_sync(self, tx: object, settlement: Settlement) -> Settled:
         self._connections.must_be_open()
         verb = settle_one(self._at, settlement)
-        return users.run_in_sync(tx, verb, self._settings, self._identity, hint=self._hint(None))
+        return users.run_in_sync(tx, verb, self._settings, self._identity, hint=self._hint(self.now()))
 
     # Schema
 
@@ -407,13 +413,16 @@ class PostgresStore:
         return await self._connections.run(verb, whole=whole)
 
     def _committed(self, least: datetime | None) -> None:
-        """Tell everyone that something may be claimed, due since `least` at the earliest, or has finished."""
+        """Tell everyone that something may be claimed, due since `least` at the earliest; None: it has only finished."""
         self._bells.committed(least)
 
-    def _hint(self, least: datetime | None) -> Hint | None:
+    def _since(self, new: Sequence[NewJob]) -> datetime:
+        """Since when the first of these is due."""
+        return min(job.run_at if isinstance(job.run_at, datetime) else self.now() + job.run_at for job in new)
+
+    def _hint(self, least: datetime) -> Hint | None:
         """What to say when a user's own transaction is committed, which may be late: marks will have gone on by then."""
-        now = self.now()
-        return self._bells.hint(now if least is None else min(now, least), pause=_BETWEEN_USERS)
+        return self._bells.hint(min(self.now(), least), pause=_BETWEEN_USERS)
 
     def _own(self, transaction: PostgresTransaction) -> PostgresTransaction:
         if not transaction.is_on(self._settings):

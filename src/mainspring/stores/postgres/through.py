@@ -12,11 +12,9 @@ from mainspring.stores.postgres.deliver import take
 from mainspring.stores.postgres.lines import Lines, Marks, asked_of
 from mainspring.stores.postgres.pick import Picked, next_due, pick
 from mainspring.stores.postgres.sight import Sight, look
-from mainspring.stores.postgres.statements import statement
-from mainspring.stores.postgres.verb import Ask, Verb
+from mainspring.stores.postgres.verb import Verb
 from mainspring.stores.records import Claimed, ClaimRequest
 
-_NOW: Final = statement("now")
 MANY: Final = 1000
 """How many jobs of a lane are looked at where some may be blocked: each that is, is parked."""
 HINDERING: Final = 20
@@ -80,11 +78,10 @@ def _reopen(
     """
     names = {(gate.scope, gate.name) for gate in held}
     waiting: list[tuple[Name, str]] = []
-    ((now,),) = yield Ask(_NOW, (at,))
     for task in sorted(request.tasks, key=str):
         gate = lines.rules.keyed(task)
         if gate is not None and (gate.scope, gate.name) in names:
-            back = yield from gates.reopen(at, task, gate, now)
+            back = yield from gates.reopen(at, task, gate)
             if back.least is not None:
                 lines.pull(back.least)
             waiting += back.more

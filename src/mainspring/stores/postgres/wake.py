@@ -88,7 +88,10 @@ class Bells:
         return end
 
     def committed(self, least: datetime | None) -> None:
-        """Tell of a commit of this process: here at once, to other processes soon."""
+        """Tell of a commit of this process: here at once, to other processes soon.
+
+        With the least due time of what became claimable; None: something has only finished.
+        """
         self._tell(least)
         with self._guard:
             is_first = not self.is_waiting
@@ -160,7 +163,7 @@ class Bells:
         self._tell(least_of(payload))
 
     def missed(self) -> None:
-        self._tell(None)
+        self._tell(_EPOCH)  # anything may have become claimable, due since whenever
 
     def _add(self, least: datetime | None) -> None:
         if least is None:

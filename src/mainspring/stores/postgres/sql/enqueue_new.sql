@@ -1,5 +1,5 @@
--- As enqueue.sql, for a job whose id was drawn for it: nobody can have enqueued it before. May tell others of it with its
--- commit, which is the quickest way. Index: jobs_pkey.
+-- As enqueue.sql, for a job whose id was drawn for it: nobody can have enqueued it before. Does nothing
+-- if it comes too late. May tell others of the job with its commit, which is the quickest way. Index: jobs_pkey.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now),
 added AS (
     INSERT INTO mainspring.jobs (
@@ -14,6 +14,7 @@ added AS (
     FROM clock CROSS JOIN unnest(
         $2::uuid[], $11::timestamptz[], $14::timestamptz[], $15::bytea[], $16::uuid[], $17::bytea[], $18::bytea[]
     ) AS new (id, run_at, expires_at, key, parent, facts, payload)
+    WHERE $21::timestamptz IS NULL OR statement_timestamp() <= $21
     ON CONFLICT (id) DO NOTHING
     RETURNING id
 )

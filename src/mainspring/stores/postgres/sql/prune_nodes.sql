@@ -3,7 +3,7 @@
 WITH dead AS (
     SELECT id FROM mainspring.nodes AS nodes
     WHERE NOT alive AND died_at <= coalesce($1::timestamptz, statement_timestamp()) - interval '1 day'
-        AND NOT EXISTS (SELECT FROM mainspring.jobs WHERE jobs.state = 'running' AND jobs.node = nodes.id)
+        AND (SELECT true FROM mainspring.jobs WHERE jobs.state = 'running' AND jobs.node = nodes.id LIMIT 1) IS NULL
         AND id <> ALL (ARRAY(SELECT node FROM mainspring.places))
     ORDER BY died_at LIMIT $2::bigint
     FOR UPDATE SKIP LOCKED
