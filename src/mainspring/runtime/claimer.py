@@ -17,7 +17,7 @@ from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 from mainspring.supervise import Directive, Notifier, Proceed, Sleep
 
 AHEAD: Final = 0.1  # seconds of work that may be claimed before there is a place for it
-MOST_AHEAD: Final = 1000
+MOST_AHEAD: Final = 2500
 LOOK: Final = 1.0  # seconds between two looks if nothing wakes the claimer: a hint may be lost, a clock may jump
 AGAIN: Final = 0.05  # what is due and was not given waits for something else to end
 

@@ -7,6 +7,7 @@ with is left to it. Where the order is all there is to choose by, both are one. 
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from mainspring.core.limits import Gate
@@ -20,6 +21,7 @@ from mainspring.stores.postgres.verb import Ask, Verb
 from mainspring.stores.records import Claimed, ClaimRequest
 
 _GRAB: Final = statement("grab")
+_TURN: Final = itemgetter(2, 0)  # run_at and id
 _TRIES: Final = 4
 """How often a claim begins anew because others were faster with all that it had chosen."""
 FEW: Final = 8
@@ -72,11 +74,13 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
         return None
     if gaps[0]:
         lines.looked_into_gaps(0)
-    rows = sorted(rows, key=lambda row: (-lines.lanes[row[19]].priority, row[2], row[0]))
     now: datetime = rows[0][20]
+    rows = sorted(rows, key=_TURN)
+    if len(asked) > 1:
+        rows.sort(key=lambda row: -lines.lanes[row[19]].priority)
     lines.advance(marks, {row[19]: (row[2], row[0]) for row in rows}, now, 0)
     traces = yield from traces_of(rows)
-    deliveries = tuple(delivery(request.node, lines.lanes[row[19]], row[:19], traces.get(row[0])) for row in rows)
+    deliveries = tuple(delivery(request.node, lines.lanes[row[19]], row, traces.get(row[0])) for row in rows)
     return Claimed(deliveries=deliveries, next_due=now)
 
 

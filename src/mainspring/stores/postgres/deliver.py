@@ -44,7 +44,7 @@ def delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -
     """Make what a node is given, with only those fields named that say something: it takes a third of the time."""
     (
         id_, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,
-        enqueued_at, payload, _traced, expires_at, timeout, key, parent, stored_facts,
+        enqueued_at, payload, _traced, expires_at, timeout, key, parent, stored_facts, _home, _now,
     ) = row  # fmt: skip
     backoff, retention = policy(stored_policy)
     job = Job(

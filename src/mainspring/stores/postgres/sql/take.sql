@@ -16,4 +16,4 @@ UPDATE mainspring.jobs SET
 FROM held WHERE jobs.id = held.id
 RETURNING
     jobs.id, held.state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, policy, enqueued_at,
-    payload, traced, expires_at, timeout, key, parent, facts
+    payload, traced, expires_at, timeout, key, parent, facts, home, (SELECT now FROM clock)
