@@ -87,7 +87,9 @@ class Wire:
 
     async def _end(self) -> None:
         self._listener.close()
-        while asyncio.all_tasks() - {asyncio.current_task()}:  # what was accepted may still be on its way to `_connected`
+        while asyncio.all_tasks() - {
+            asyncio.current_task()
+        }:  # what was accepted may still be on its way to `_connected`
             await self._cut()
             await asyncio.sleep(0)
 

@@ -263,7 +263,7 @@ async def test_a_waiting_node_takes_a_late_commit_within_a_second_though_nobody_
         async def measure() -> float:
             async with both.those.connection() as late:
                 await late.execute("BEGIN")
-                job = await insert_late(late, both.those.schema, Name("", "work"), both.now())
+                job = await insert_late(late, both.those.schema, Name("", "work"), both.now() - HOUR)
                 await asyncio.sleep(0.3)
                 await late.execute("COMMIT")
                 began = time.monotonic()

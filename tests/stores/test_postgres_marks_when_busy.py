@@ -30,7 +30,7 @@ from tests.stores.postgres_crowd import (
     new,
     soon,
 )
-from tests.stores.postgres_staged import driven
+from tests.stores.postgres_staged import driven, staged
 from tests.stores.postgres_wires import on_real_time
 
 HOUR = timedelta(hours=1)
@@ -130,6 +130,13 @@ async def job_of_a_resumed_queue(_: Crowd, other: PostgresStore) -> JobId:
     return job.id
 
 
+async def job_of_an_enqueue_that_took_long(_: Crowd, other: PostgresStore) -> JobId:
+    """As one of many thousands does, or one whose commit has to wait for a disk."""
+    job = new(priority=90)
+    await staged(other.enqueue([job]), before_enqueue_again=lambda: asyncio.sleep(0.6))
+    return job.id
+
+
 async def job_of_a_long_transaction(_: Crowd, other: PostgresStore) -> JobId:
     job = new(priority=90)
     async with other.transaction() as tx:
@@ -153,6 +160,7 @@ ANNOUNCED = [
     job_due_for_long,
     job_moved_into_the_past,
     job_of_a_resumed_queue,
+    job_of_an_enqueue_that_took_long,
     job_of_a_long_transaction,
     job_of_a_long_transaction_of_a_user,
 ]
@@ -196,13 +204,15 @@ async def test_a_busy_node_takes_what_a_crashed_one_had_its_hands_on_within_a_se
     async with crowd(postgres, postgres_schema) as those, busy(those) as (one, other):
 
         async def measure() -> float:
-            job = new(run_at=other.now() + timedelta(milliseconds=100), priority=90)
+            job = new(run_at=other.now() + timedelta(milliseconds=200), priority=90)
             async with those.connection() as crashing:
                 await other.enqueue([job])
                 await crashing.execute("BEGIN")
                 lock = qualified("SELECT id FROM mainspring.jobs WHERE id = $1 FOR UPDATE", those.schema)
                 assert await crashing.fetch(lock, job.id)
-                await asyncio.sleep(0.5)
+                for _ in range(3):  # with each of these the lane's mark goes on
+                    await asyncio.sleep(0.3)
+                    await one.see(await job_of_higher_priority(those, other))
                 assert job.id not in one.seen
                 await those.sql("SELECT pg_terminate_backend($1)", crashing.get_server_pid())
                 began = time.monotonic()

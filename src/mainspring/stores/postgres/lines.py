@@ -6,6 +6,7 @@ hands on a job, or when somebody enqueues into the past. Whoever does the last s
 a look at the whole, which forgets all marks, at least once a second.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,6 +103,7 @@ class Lines:
         """Whether there is probably something to be had: it was announced, or the last claim did not take all."""
         self.gated = False
         """Whether the last jobs that were claimed had to pass a gate: then the next ones probably have to."""
+        self._guard = threading.Lock()
         self._lanes: dict[int, Lane] = {}
         self._gaps: tuple[list[int], list[int]] | None = None
         self._gaps_after = 0.0
@@ -163,25 +165,28 @@ class Lines:
         """Set the marks of lanes after a claim that began with `marks`, and whose look took so many seconds."""
         again = time.monotonic() + max(EVERY, took * SHARE)
         self._look_after |= {lane: again for lane in positions if lane not in marks.by_lane}
-        if self._pulls != marks.pulls:  # somebody has pulled them back meanwhile: that must not be undone
-            return
         latest = (now - LATE, START[1])
-        self._marks = self._marks | {lane: min(position, latest) for lane, position in positions.items()}
+        new = {lane: min(position, latest) for lane, position in positions.items()}
+        with self._guard:
+            if self._pulls == marks.pulls:  # else somebody has pulled them back meanwhile: that must not be undone
+                self._marks = self._marks | new
 
     def pull(self, least: datetime | None) -> None:
         """Pull marks back: something has become claimable that is due since then; None: nothing has."""
         if least is None:
             return
-        self._pulls += 1
+        back = (least, START[1])
+        with self._guard:
+            self._pulls += 1
+            self._marks = {lane: min(mark, back) for lane, mark in self._marks.items()}
         self._gaps_after = 0.0
         self.expects = True
-        back = (least, START[1])
-        self._marks = {lane: min(mark, back) for lane, mark in self._marks.items()}
 
     def forget_marks(self) -> None:
         """A gate has been opened, or a queue: what waits there may be due since long ago."""
-        self._pulls += 1
-        self._marks = {}
+        with self._guard:
+            self._pulls += 1
+            self._marks = {}
 
 
 def lane_numbered(number: int, queue: str, task: Name, priority: int) -> Lane:
