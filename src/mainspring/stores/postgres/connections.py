@@ -88,6 +88,10 @@ class Connections:
         with self._guard:
             self._is_open = True
 
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
     def must_be_open(self) -> None:
         if not self._is_open:
             raise StoreClosed(self._settings.store, "it is not open; call open() first, and close() last")

@@ -376,8 +376,8 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Let go of the database; it may be opened again."""
+        await self._connections.close()  # first: a verb that ends meanwhile still has something to tell
         await self._bells.close()
-        await self._connections.close()
 
     async def schema(self) -> SchemaVersion:
         connections = Connections(self._settings)
@@ -413,7 +413,8 @@ class PostgresStore:
 
     def _committed(self, least: datetime | None) -> None:
         """Tell everyone that something may be claimed, due since `least` at the earliest; None: it has only finished."""
-        self._bells.committed(least)
+        if self._connections.is_open:  # else the thread that tells would be started again, and nobody would end it
+            self._bells.committed(least)
 
     def _since(self, new: Sequence[NewJob]) -> datetime:
         """Since when the first of these is due."""
@@ -431,7 +432,7 @@ class PostgresStore:
     def _opened_up(self) -> None:
         """Tell everyone that what was held back may be claimed, however long it has been due."""
         self._lines.forget_marks()
-        self._bells.committed(LONG_AGO)
+        self._committed(LONG_AGO)
 
 
 def instant_there() -> Verb[datetime]:
