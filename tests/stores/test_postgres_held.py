@@ -168,15 +168,17 @@ async def test_claims_that_come_back_empty_look_at_the_whole_at_most_once_a_seco
             while time.monotonic() < began + 3:
                 await node.store.enqueue([new()])
                 while True:
+                    heard = node.store._bells.hears()
                     claimed, looked_at = await read(node, 5)
-                    pages.append(looked_at)
+                    if heard and node.store._bells.hears():  # who hears nothing has to look, each time
+                        pages.append(looked_at)
                     if not claimed.deliveries:
                         break
                     await node.settle(claimed.deliveries)
 
         whole = [looked_at for looked_at in pages if looked_at > 300]
         assert len(pages) > 20
-        assert len(whole) <= len(pages) // 5, (len(whole), len(pages))  # half of them did, once
+        assert len(whole) <= 5, (len(whole), len(pages))
 
 
 @on_real_time

@@ -7,7 +7,7 @@ sqlite:///jobs.db?durable=false   faster, and a power cut may take back what was
 memory://                         within this app, for tests
 postgresql://user@host/database   in PostgreSQL, as libpq reads it: several hosts, passwords from a file and so on; and
     ?schema=jobs                  in another schema than "mainspring"
-    &connections=5                that each event loop may open, beside the one that listens
+    &connections=5                that each event loop may open, and again for ctx.transaction; one more listens
     &timeout=5s&patience=10s      for one statement, and for trying again before StoreUnavailable
     &listen=false                 without notifications: a node looks once a second
     &listen=host:port             for them past a pooler, on a server of the same database

@@ -4,6 +4,7 @@ How many more is what starts in a tenth of a second at the present pace: a node 
 another could start, a node of quick ones spares itself the round trips.
 """
 
+import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -19,6 +20,7 @@ from mainspring.supervise import Directive, Notifier, Proceed, Sleep
 AHEAD: Final = 0.1  # seconds of work that may be claimed before there is a place for it
 MOST_AHEAD: Final = 2500
 LOOK: Final = 1.0  # seconds between two looks if nothing wakes the claimer: a hint may be lost, a clock may jump
+JITTER: Final = 0.1  # by which a look may come sooner, so that nodes started together do not look together
 AGAIN: Final = 0.05  # what is due and was not given waits for something else to end
 
 
@@ -34,6 +36,7 @@ class Claimer:
         clock: Clock,
         tasks: Callable[[], tuple[frozenset[Name], frozenset[Name]]],
         queues: tuple[str, ...] | None,
+        roll: Callable[[], float] = random.random,
     ) -> None:
         self.wake = Notifier()
         self.quiet = False
@@ -45,13 +48,14 @@ class Claimer:
         self._clock = clock
         self._tasks = tasks
         self._queues = queues
+        self._roll = roll
         self._pace = Pace()
 
     async def step(self) -> Directive:
         me = self._me()
         self._runner.give_back_late()
         if self.quiet or self.silent:
-            return Sleep(LOOK, wakeable=True)
+            return Sleep(self._look(), wakeable=True)
         light, heavy = self._tasks()
         ahead = self._pace.ahead(self._runner.started, self._clock.monotonic())
         self._runner.expects(ahead)
@@ -68,7 +72,7 @@ class Claimer:
     ) -> float:
         """Claim of these tasks; returns how many seconds to wait before the next claim."""
         if not tasks or (room <= 0 and ahead <= 0):
-            return LOOK
+            return self._look()
         request = ClaimRequest(
             node=me.node,
             term=me.term,
@@ -87,7 +91,7 @@ class Claimer:
                 for delivery in claimed.deliveries:
                     take(delivery)
         except NodeGone:  # the keeper will learn it too, join again, and wake us
-            return LOOK
+            return self._look()
         return self._wait(request, claimed)
 
     def _rooms(self) -> Mapping[str, int] | None:
@@ -99,11 +103,14 @@ class Claimer:
 
     def _wait(self, request: ClaimRequest, claimed: Claimed) -> float:
         if len(claimed.deliveries) == request.room + request.ahead:
-            return 0 if self._runner.room > 0 else LOOK
+            return 0 if self._runner.room > 0 else self._look()
         if claimed.next_due is None:
-            return LOOK
+            return self._look()
         due_in = (claimed.next_due - self._store.now()).total_seconds()
-        return min(LOOK, due_in) if due_in > 0 else AGAIN
+        return min(self._look(), due_in) if due_in > 0 else AGAIN
+
+    def _look(self) -> float:
+        return LOOK - JITTER * self._roll()
 
 
 class Pace:

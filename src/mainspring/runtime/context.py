@@ -260,8 +260,8 @@ class Context:
     def settle_in(self, tx: object, value: object = None) -> Awaitable[None]:
         """End the job in a transaction of your own, on the store's database: commit it, and the job has succeeded.
 
-        The last thing to do in it; await it where the driver is awaited. If it is rolled back, so is the end of the job; a handler that returns without a
-        commit has failed. `LeaseLost` if the lease has been lost: roll back then.
+        The last thing to do in it; await it where the driver is awaited. If it is rolled back, so is the end of the job;
+        a handler that returns without a commit has failed. `LeaseLost` if the lease has been lost: roll back then.
         """
         return self._ends().settle_in(tx, value)
 

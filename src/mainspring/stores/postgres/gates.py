@@ -17,7 +17,7 @@ from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.names import Name
 from mainspring.stores.passage import Passage
 from mainspring.stores.postgres.pick import Picked
-from mainspring.stores.postgres.rows import key_bytes, key_text
+from mainspring.stores.postgres.rows import columns, key_bytes, key_text
 from mainspring.stores.postgres.sight import Sight
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
@@ -98,7 +98,7 @@ def look_later(
         instants.append(opens_at or sight.now + _A_WHILE)
         by_task[str(task)].append((key_bytes(key), instants[-1]))
     for name, rows in by_task.items():
-        yield Ask(_LOOK_LATER, (name, *_columns(rows)))
+        yield Ask(_LOOK_LATER, (name, *columns(rows)))
     return instants
 
 
@@ -145,20 +145,20 @@ def pass_through(
                 key = key_bytes(passage.key) or b""
                 places.append((str(passage.gate.scope), passage.gate.name, key, job.id, job.lease))
     if places:
-        yield Ask(_OCCUPY, (*_columns(places), node))
+        yield Ask(_OCCUPY, (*columns(places), node))
     yield from _spend([passage for passage in passed if passage.passed and passage.gate.rate is not None])
 
 
 def _spend(passages: Sequence[Passage]) -> Verb[None]:
     whole = [(str(one.gate.scope), one.gate.name, one.spent) for one in passages if not one.is_keyed]
     if whole:
-        yield Ask(_SPEND, _columns(whole))
+        yield Ask(_SPEND, columns(whole))
     by_task: defaultdict[str, list[tuple[object, ...]]] = defaultdict(list)
     for one in passages:
         if one.is_keyed:
             by_task[one.gate.name].append((key_bytes(one.key), one.spent))
     for task, rows in by_task.items():
-        yield Ask(_SPEND_KEYS, (task, *_columns(rows)))
+        yield Ask(_SPEND_KEYS, (task, *columns(rows)))
 
 
 def park(picked: Picked, keys: dict[tuple[Name, str], Passage]) -> Verb[set[tuple[Name, str]]]:
@@ -172,7 +172,7 @@ def park(picked: Picked, keys: dict[tuple[Name, str], Passage]) -> Verb[set[tupl
         if passage.opens_at is not None:  # what it has spent is written when that is certain (`pass_through`)
             by_task[str(task)].append((key_bytes(key), passage.opens_at))
     for task_name, rows in by_task.items():
-        yield Ask(_LOOK_LATER, (task_name, *_columns(rows)))
+        yield Ask(_LOOK_LATER, (task_name, *columns(rows)))
     yield Ask(_PARK, (sorted(picked.blocked),))
     return {(task, key) for task, key in set(picked.blocked.values()) if keys[task, key].passed}
 
@@ -240,7 +240,3 @@ def _gate(row: Row) -> Gate:
     scope, name, concurrency, count, period, burst = row
     rate = None if count is None else Rate(count=count, period=period, burst=burst)
     return Gate(scope=Scope(scope), name=name, concurrency=concurrency, rate=rate)
-
-
-def _columns(rows: Sequence[tuple[object, ...]]) -> tuple[object, ...]:
-    return tuple(map(list, zip(*rows, strict=True)))

@@ -3,6 +3,7 @@
 On the way of every job, so what repeats is remembered by its stored form: the jobs of a task share their policy.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Final
@@ -99,6 +100,11 @@ def unique(key: bytes | None, period: timedelta | None, on_conflict: str | None)
     if text is None or on_conflict is None:
         return None
     return UniqueKey(key=text, period=period, on_conflict=OnConflict(on_conflict))
+
+
+def columns(rows: Sequence[tuple[object, ...]]) -> tuple[object, ...]:
+    """Turn rows into one list a column, as `unnest` takes them."""
+    return tuple(map(list, zip(*rows, strict=True)))
 
 
 def job(row: Row) -> Job:

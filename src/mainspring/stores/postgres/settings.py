@@ -16,7 +16,7 @@ class Settings:
     own_time: bool = False
     """Take every instant from `clock` and not from the database: for tests."""
     connections: int = 5
-    """How many each event loop may open, beside the one that listens."""
+    """How many each event loop may open for verbs, and again for handlers' transactions; one more listens."""
     timeout: float = 5.0
     """After which a statement that has no answer is given up, and its connection with it."""
     patience: float = 10.0

@@ -18,7 +18,7 @@ from mainspring.core.unique import UniqueKey
 from mainspring.stores.postgres import unique
 from mainspring.stores.postgres.bodies import attempt_bytes
 from mainspring.stores.postgres.lanes import lane_of
-from mainspring.stores.postgres.rows import clean, error_bytes, job, key_bytes, key_text
+from mainspring.stores.postgres.rows import clean, columns, error_bytes, job, key_bytes, key_text
 from mainspring.stores.postgres.rows import unique as unique_key
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
@@ -243,17 +243,17 @@ class Writes:
 
     def write(self) -> Verb[None]:
         if self.attempts:
-            yield Ask(_ADD_ATTEMPTS, (*_columns(self.attempts), _ATTEMPTS_KEPT - 1))
+            yield Ask(_ADD_ATTEMPTS, (*columns(self.attempts), _ATTEMPTS_KEPT - 1))
         if self.errors:
-            yield Ask(_KEEP_ERRORS, _columns(self.errors))
+            yield Ask(_KEEP_ERRORS, columns(self.errors))
         if self.vacated:
-            yield Ask(_VACATE, _columns(self.vacated))
+            yield Ask(_VACATE, columns(self.vacated))
         if self.kept:
-            yield Ask(_KEEP_PLACES, _columns(self.kept))
+            yield Ask(_KEEP_PLACES, columns(self.kept))
         if self.moved:
-            yield Ask(_WRITE, _columns(self.moved))
+            yield Ask(_WRITE, columns(self.moved))
         if self.finished:
-            yield Ask(_FINISH, _columns(self.finished))
+            yield Ask(_FINISH, columns(self.finished))
         for values in self.revived:
             yield Ask(_REVIVE, values)
         for id_ in self.deleted:
@@ -283,10 +283,6 @@ class Writes:
         self.attempts.append((job_.id, job_.lease, attempt_bytes(attempt)))
         if (kept := error_bytes(error)) is not None:
             self.errors.append((job_.id, kept))
-
-
-def _columns(rows: Sequence[tuple[object, ...]]) -> tuple[object, ...]:
-    return tuple(map(list, zip(*rows, strict=True)))
 
 
 def _places(found: Found, node: NodeId) -> list[tuple[object, ...]]:

@@ -1,6 +1,6 @@
 """What a claim sees before it takes anything: the first due jobs of each lane, and how gates stand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -147,7 +147,6 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, marks: Marks,
             (gate.scope, gate.name): Passage(gate=gate, key="", taken=count, spent_until=until, now=now)
             for gate, count, until in zip(wanted, taken, spent, strict=True)
         }
-        full = {subject for subject, passage in passages.items() if passage.room <= 0}
         return Sight(
             now=now,
             horizon=now if request.due_by is None else min(now, request.due_by),
@@ -162,12 +161,20 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, marks: Marks,
                 for task, was_freed, when in zip(tasks, freed, look_at, strict=True)
             },
             took=took,
-            shut=frozenset(
-                number for number, lane in asked if any((gate.scope, gate.name) in full for gate in rules.whole(lane))
-            )
-            if full
-            else frozenset(),
+            shut=_shut(rules, asked, passages),
         )
+
+
+def _shut(
+    rules: Rules, asked: Sequence[tuple[int, Lane]], passages: Mapping[tuple[Scope, str], Passage]
+) -> frozenset[int]:
+    """The lanes that have a gate which lets nobody pass."""
+    full = {subject for subject, passage in passages.items() if passage.room <= 0}
+    if not full:
+        return frozenset()
+    return frozenset(
+        number for number, lane in asked if any((gate.scope, gate.name) in full for gate in rules.whole(lane))
+    )
 
 
 def _gates(rules: Rules, lanes: Sequence[Lane]) -> list[Gate]:

@@ -85,10 +85,10 @@ _ROUNDS: Final = 100
 class PostgresStore:
     """Jobs in a schema of a PostgreSQL database, for any number of machines.
 
-    `dsn` is read as libpq reads it, several hosts included. `connections` is how many each event loop may open beside
-    the one that listens; `timeout` after which a statement that has no answer is given up, and its connection with it;
-    `patience` for how long a verb is tried again on fresh connections before it raises. A `clock` that is not the
-    system's gives all instants, for tests; else the database does.
+    `dsn` is read as libpq reads it, several hosts included. `connections` is how many each event loop may open, and
+    again for handlers' transactions, beside the one that listens; `timeout` after which a statement that has no answer
+    is given up, and its connection with it; `patience` for how long a verb is tried again on fresh connections before
+    it raises. A `clock` that is not the system's gives all instants, for tests; else the database does.
     """
 
     def __init__(
