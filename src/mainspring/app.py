@@ -118,11 +118,11 @@ class Mainspring:
     async def enqueue_many(self, calls: Iterable[Call[Any]], *, tx: object = None) -> list[JobHandle[Any]]:
         """Enqueue calls of any tasks, one round trip for each few thousand; returns their jobs in the same order."""
         calls = self._own(calls)
-        return self._handles(calls, await submit(self._connection, [call.new for call in calls], tx))
+        return self._handles(calls, await submit(self._connection, [call.hand_over() for call in calls], tx))
 
     def enqueue_many_sync(self, calls: Iterable[Call[Any]], *, tx: object = None) -> list[JobHandle[Any]]:
         calls = self._own(calls)
-        return self._handles(calls, submit_sync(self._connection, [call.new for call in calls], tx))
+        return self._handles(calls, submit_sync(self._connection, [call.hand_over() for call in calls], tx))
 
     @overload
     def job(self, job: UUID | str) -> JobHandle[Any]: ...

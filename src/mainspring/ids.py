@@ -7,6 +7,7 @@ A wall clock that stands still or is set back makes the count go on from where i
 
 import os
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -17,6 +18,9 @@ _COUNTS: Final = 1 << 42
 _VERSION: Final = 7 << 76
 _VARIANT: Final = 0b10 << 62
 _LAST_MOMENT: Final = (1 << 48) - 1
+_LOW: Final = (1 << 30) - 1
+_DRAWN: Final = 1024
+"""Bytes of chance that are drawn at a time, for 256 ids: asking the system takes longer than all else but the UUID."""
 
 
 class Ids:
@@ -30,23 +34,27 @@ class Ids:
         self._lock = threading.Lock()
         self._moment = -1
         self._count = 0
+        self._chances: Iterator[int] = iter(())
 
     def next(self, now: datetime) -> UUID:
-        moment = min(max((now - _EPOCH) // _MILLISECOND, 0), _LAST_MOMENT)
-        chance = int.from_bytes(os.urandom(10), "big")
+        moment = (now - _EPOCH) // _MILLISECOND
+        if not 0 <= moment <= _LAST_MOMENT:
+            moment = min(max(moment, 0), _LAST_MOMENT)
         with self._lock:
             if moment > self._moment:
                 self._moment = moment
-                self._count = (chance >> 32) % (_COUNTS >> 1)
+                self._count = int.from_bytes(os.urandom(6), "big") % (_COUNTS >> 1)
             else:
                 self._count += 1
                 if self._count == _COUNTS:  # half of all counts, 2 ** 41, within a millisecond: lend one from the next
                     self._moment += 1
                     self._count = 0
             moment, count = self._moment, self._count
-        high = moment << 80 | _VERSION | (count >> 30) << 64
-        low = _VARIANT | (count & (1 << 30) - 1) << 32 | chance & (1 << 32) - 1
-        return UUID(int=high | low)
+            chance = next(self._chances, None)
+            if chance is None:
+                self._chances = iter(memoryview(os.urandom(_DRAWN)).cast("I"))
+                chance = next(self._chances)
+        return UUID(int=moment << 80 | _VERSION | (count >> 30) << 64 | _VARIANT | (count & _LOW) << 32 | chance)
 
 
 _IDS: Final = Ids()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from mainspring.client.calls import Call, new_job, submit, submit_sync
+from mainspring.client.calls import Call, Pattern, submit, submit_sync
 from mainspring.client.connection import Connection
 from mainspring.client.declaration import TaskOptions, declare
 from mainspring.client.keys import Keys
@@ -37,6 +37,7 @@ class Enqueuer(Generic[P, R]):
         self.definition: Final = definition
         self._connection: Final = connection
         self._options: Final = options
+        self._pattern: Final = Pattern(definition, options)
 
     def using(self, **options: Unpack[Using]) -> "Enqueuer[P, R]":
         """Say more about the jobs to come: when, where, how often; what was said before stays."""
@@ -52,28 +53,28 @@ class Enqueuer(Generic[P, R]):
         """Check and write the arguments, and keep them for `enqueue_many`."""
         if self._options.tx is not None:
             raise DeclarationError("using", "a call is made outside of transactions; use tx where it is enqueued")
-        return Call(self.definition, self._new(args, kwargs, is_new=False))
+        return Call(self.definition, self._new(args, kwargs))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue one job, and return it once it is committed. Raises `PayloadError` for wrong arguments."""
-        (answer,) = await submit(self._connection, [self._new(args, kwargs)], self._options.tx)
-        return self._handle(answer)
+        new = [self._new(args, kwargs)]
+        (job,) = self._handles(await submit(self._connection, new, self._options.tx, kept=False))
+        return job
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        (answer,) = submit_sync(self._connection, [self._new(args, kwargs)], self._options.tx)
-        return self._handle(answer)
+        new = [self._new(args, kwargs)]
+        (job,) = self._handles(submit_sync(self._connection, new, self._options.tx, kept=False))
+        return job
 
     async def enqueue_many(self, calls: Iterable[Call[R]]) -> list[JobHandle[R]]:
         """Enqueue calls of this task, one round trip for each few thousand; returns their jobs in the same order."""
-        answers = await submit(self._connection, self._checked(calls), self._options.tx)
-        return [self._handle(answer) for answer in answers]
+        return self._handles(await submit(self._connection, self._checked(calls), self._options.tx))
 
     def enqueue_many_sync(self, calls: Iterable[Call[R]]) -> list[JobHandle[R]]:
-        answers = submit_sync(self._connection, self._checked(calls), self._options.tx)
-        return [self._handle(answer) for answer in answers]
+        return self._handles(submit_sync(self._connection, self._checked(calls), self._options.tx))
 
-    def _new(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_new: bool = True) -> NewJob:
-        """Make the job of a call. One that is kept may be enqueued more than once: it is not new then."""
+    def _new(self, args: tuple[object, ...], kwargs: dict[str, object]) -> NewJob:
+        """Make the job of a call."""
         try:
             payload = self.definition.arguments.encode(args, kwargs)
         except PayloadError as misfit:
@@ -81,13 +82,12 @@ class Enqueuer(Generic[P, R]):
                 raise
             advice = f"options go before it: .using({misfit.path}=…).enqueue(…)"
             raise PayloadError(misfit.subject, misfit.path, f"{misfit.problem}; {advice}") from None
-        now = self._connection.clock.now()
-        return new_job(self.definition, payload, self._options, now, is_new=is_new and self._options.id is None)
+        return self._pattern.job(payload, self._connection.clock.now())
 
     def _checked(self, calls: Iterable[Call[R]]) -> list[NewJob]:
         calls = list(calls)
         DeclarationError.unless(f"enqueue_many of {self.definition.name}", self._requirements(calls))
-        return [call.new for call in calls]
+        return [call.hand_over() for call in calls]
 
     def _requirements(self, calls: list[Call[R]]) -> Iterator[tuple[bool, str]]:
         strange = next((call for call in calls if not isinstance(call, Call)), None)
@@ -99,8 +99,9 @@ class Enqueuer(Generic[P, R]):
         other = next((call for call in calls if call.definition is not self.definition), None)
         yield other is None, f"there is a {other!r} among them; for calls of several tasks there is app.enqueue_many"
 
-    def _handle(self, answer: Enqueued) -> JobHandle[R]:
-        return JobHandle(self._connection, self._codec, answer.id, task=self.definition.name, fresh=answer.fresh)
+    def _handles(self, answers: Iterable[Enqueued]) -> list[JobHandle[R]]:
+        connection, codecs, task = self._connection, self._codec, self.definition.name
+        return [JobHandle(connection, codecs, answer.id, task=task, fresh=answer.fresh) for answer in answers]
 
     def _codec(self, _: Name) -> Value[R]:
         return self.definition.result

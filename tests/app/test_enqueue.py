@@ -1,5 +1,9 @@
 """From a call to a job in the store: arguments, options, batches, and what a handler's own jobs are told."""
 
+import copy
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID, uuid4
@@ -27,7 +31,7 @@ async def resize(photo: int, width: int = 800) -> str:
 
 def new(app: Mainspring, **options: Any) -> NewJob:  # noqa: ANN401 - whatever `using` takes
     """Return the job that an enqueue of photo 7 would make."""
-    return app.find("resize").using(**options).call(7).new
+    return app.find("resize").using(**options).call(7).hand_over()
 
 
 async def test_an_enqueued_job_is_in_the_store_as_it_was_declared(app: Mainspring, virtual_time: VirtualTime) -> None:
@@ -125,10 +129,10 @@ async def test_options_say_when_where_and_how_often(app: Mainspring) -> None:
 def test_what_was_said_before_stays(app: Mainspring) -> None:
     task = app.task(name="resize")(resize)
 
-    made = task.using(priority="low", tags="x").using(queue="photos", priority=99).call(7).new
+    made = task.using(priority="low", tags="x").using(queue="photos", priority=99).call(7).hand_over()
 
     assert (made.priority, made.queue, made.facts.tags) == (99, "photos", ("x",))
-    assert (task.call(7).new.priority, task.call(7).new.queue) == (50, "default")
+    assert (task.call(7).hand_over().priority, task.call(7).hand_over().queue) == (50, "default")
 
 
 def test_a_job_may_have_fewer_attempts_than_its_policy_and_not_more(app: Mainspring) -> None:
@@ -188,7 +192,7 @@ def test_a_time_is_given_once(app: Mainspring) -> None:
 
     with pytest.raises(DeclarationError, match="delay and run_at say the same thing"):
         task.using(delay=1, run_at=START)
-    assert task.using(delay=1).using(run_at=START).call(7).new.run_at == START
+    assert task.using(delay=1).using(run_at=START).call(7).hand_over().run_at == START
     with pytest.raises(DeclarationError, match="for a length of time there is delay="):
         task.using(run_at="10m")  # type: ignore[arg-type]  # what the test is about
 
@@ -214,11 +218,11 @@ async def test_many_calls_become_jobs_in_their_order(app: Mainspring) -> None:
     async with app:
         handles = await task.enqueue_many(calls)
 
-        assert [handle.id for handle in handles] == [call.new.id for call in calls]
+        assert [handle.id for handle in handles] == [call.hand_over().id for call in calls]
         assert [handle.id for handle in handles] == sorted({handle.id for handle in handles})
         assert all(handle.fresh for handle in handles)
         first, last = await handles[0].refresh(), await handles[-1].refresh()
-        assert (first.payload, last.payload) == (calls[0].new.payload, calls[-1].new.payload)
+        assert (first.payload, last.payload) == (calls[0].hand_over().payload, calls[-1].hand_over().payload)
         assert last.job.priority == (CHUNK * 2 + 4) % 100
 
 
@@ -249,6 +253,74 @@ async def test_the_same_call_is_the_same_job(app: Mainspring) -> None:
         assert first == again
         assert (first.fresh, again.fresh) == (True, False)
         assert len((await app.jobs()).jobs) == 1
+
+
+async def test_a_call_is_new_to_the_first_who_asks(app: Mainspring) -> None:
+    """A store does not look whether a new job is there already, so nothing may be new twice."""
+    task = app.task(name="resize")(resize)
+    call, mine = task.call(7), task.using(id=uuid4()).call(7)
+
+    assert [call.hand_over().is_new, call.hand_over().is_new, mine.hand_over().is_new] == [True, False, False]
+    assert call.hand_over().id == call.hand_over().id
+
+
+def test_of_several_threads_one_gets_a_call_as_new() -> None:
+    task = Mainspring("memory://").task(name="resize")(resize)
+    calls = [task.call(n) for n in range(2000)]
+    with ThreadPoolExecutor(8) as threads:
+        asked = list(threads.map(lambda _: [call.hand_over().is_new for call in calls], range(8)))
+
+    assert {sum(answers) for answers in zip(*asked, strict=True)} == {1}
+
+
+def test_neither_a_call_nor_its_copy_is_new() -> None:
+    call = Mainspring("memory://").task(name="resize")(resize).call(7)
+    other = copy.copy(call)
+
+    assert (other.hand_over().is_new, call.hand_over().is_new) == (False, False)
+    assert other.hand_over() == call.hand_over()
+    assert repr(other) == repr(call)
+
+
+def test_a_call_that_was_made_before_a_fork_is_not_new_in_the_child() -> None:
+    program = """
+import os
+from mainspring import Mainspring
+app = Mainspring("memory://")
+@app.task(name="resize")
+async def resize(photo: int) -> None: ...
+call = resize.call(7)
+read, write = os.pipe()
+if not (child := os.fork()):
+    os.write(write, f"{call.hand_over().is_new} {resize.call(8).hand_over().is_new}".encode())
+    os._exit(0)
+os.waitpid(child, 0)
+print(call.hand_over().is_new, os.read(read, 100).decode())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["True", "False", "True"]
+
+
+async def test_only_what_cannot_be_enqueued_again_is_new_on_its_own(virtual_time: VirtualTime) -> None:
+    """A store may take in a single new job by a statement that is carried out after whoever waited was cancelled."""
+
+    class Seeing(MemoryStore):
+        seen: ClassVar[list[set[bool]]] = []
+
+        async def enqueue(self, new: Any) -> Any:  # noqa: ANN401 - as the port has it
+            self.seen.append({job.is_new for job in new})
+            return await super().enqueue(new)
+
+    app = Mainspring(Seeing(virtual_time.clock), clock=virtual_time.clock)
+    task = app.task(name="resize")(resize)
+
+    await task.enqueue(7)
+    await task.enqueue_many([task.call(7)])
+    await app.enqueue_many([task.call(7)])
+    await task.enqueue_many([task.call(n) for n in range(CHUNK + 1)])
+
+    assert Seeing.seen == [{True}, {False}, {False}, {True}, {False}]
 
 
 async def test_calls_of_several_tasks_go_together(app: Mainspring, hand: Hand) -> None:
@@ -330,17 +402,17 @@ async def test_an_enqueue_may_be_unique_in_a_way_of_its_own(app: Mainspring) -> 
     task = app.task(name="resize", unique=Unique(key="photo", period="1h", on_conflict="replace"))(resize)
 
     def key(**options: Any) -> object:  # noqa: ANN401 - whatever `using` takes
-        return task.using(**options).call(7, width=3).new.unique
+        return task.using(**options).call(7, width=3).hand_over().unique
 
-    declared = task.call(7).new.unique
+    declared = task.call(7).hand_over().unique
     assert declared
     assert (declared.key, declared.period, declared.on_conflict) == ('{"photo":7}', timedelta(hours=1), "replace")
     assert key(unique=True) == declared
     assert key(unique=False) is None
-    mine = task.using(unique="invoice 7").call(7).new.unique
+    mine = task.using(unique="invoice 7").call(7).hand_over().unique
     assert mine
     assert (mine.key, mine.period) == ("invoice 7", timedelta(hours=1))
-    other = task.using(unique=Unique(key=("width",))).call(7).new.unique
+    other = task.using(unique=Unique(key=("width",))).call(7).hand_over().unique
     assert other
     assert (other.key, other.period) == ('{"width":800}', None)
     with pytest.raises(DeclarationError, match="there is no argument `hight`"):
@@ -350,8 +422,8 @@ async def test_an_enqueue_may_be_unique_in_a_way_of_its_own(app: Mainspring) -> 
 def test_a_limited_job_carries_the_key_that_it_is_counted_under(app: Mainspring) -> None:
     task = app.task(name="resize", limit=[Limit(concurrency=1), Limit(concurrency=1, key="photo")])(resize)
 
-    assert task.call(7).new.key == "7"
-    assert task.using(key="mine").call(7).new.key == "mine"
+    assert task.call(7).hand_over().key == "7"
+    assert task.using(key="mine").call(7).hand_over().key == "mine"
 
 
 # Where jobs come from.

@@ -56,6 +56,13 @@ def test_a_count_that_is_used_up_borrows_from_the_next_millisecond() -> None:
     assert after.version == 7
 
 
+def test_every_id_ends_in_chance_of_its_own() -> None:
+    ids = Ids()
+    made = [ids.next(NOON) for _ in range(1000)]
+
+    assert len({one.int & (1 << 32) - 1 for one in made}) > 990
+
+
 def test_threads_never_get_the_same_id() -> None:
     with ThreadPoolExecutor(8) as threads:
         made = list(threads.map(lambda _: [new_id(NOON) for _ in range(500)], range(8)))

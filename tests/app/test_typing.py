@@ -77,7 +77,7 @@ def test_a_task_can_be_named_as_a_type() -> None:
     def takes_any(task: Task[..., Any]) -> str:
         return task.name
 
-    assert takes(resize).new.payload == resize.call(7, width=200).new.payload
+    assert takes(resize).hand_over().payload == resize.call(7, width=200).hand_over().payload
     assert takes_any(plain) == "plain"
 
 

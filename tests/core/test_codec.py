@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 import msgspec
 import pydantic
 import pytest
 
 from mainspring.core.codec import Arguments, Value
+from mainspring.core.payload.envelope import Envelope
 from mainspring.errors import DeclarationError, PayloadError
 
 if TYPE_CHECKING:
@@ -400,3 +401,53 @@ def test_stored_arguments_that_do_not_fit_are_refused_at_their_place(content: st
     with pytest.raises(PayloadError) as caught:
         arguments_of(report).decode(b'{"v":1,"args":%s}' % content.encode())
     assert (caught.value.subject, caught.value.path, caught.value.problem) == ("report", path, problem)
+
+
+# Plain arguments, which are known to come back.
+
+
+def test_only_short_plain_arguments_by_position_are_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(order: int, to: str) -> None: ...
+
+    read: list[object] = []
+    codec = Arguments.of(send, subject="send")
+    monkeypatch.setattr(Envelope, "_rehearse", lambda *_: read.append(_))
+
+    assert codec.encode((7, "me"), {}) == b'{"v":1,"args":{"order":7,"to":"me"}}'
+    assert read == []
+    codec.encode((7,), {"to": "me"})
+    codec.encode((7, "m" * 1000), {})
+    codec.encode((True, "me"), {})
+    assert len(read) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_plain"),
+    [
+        (int, True),
+        (str, True),
+        (bool, True),
+        (float, False),
+        (Any, False),
+        (int | None, False),
+        (Annotated[int, msgspec.Meta(gt=0)], False),
+        (Annotated[int, []], False),
+        (Colour, False),
+    ],
+)
+def test_plain_is_what_json_loses_nothing_of(kind: Any, is_plain: bool) -> None:
+    def send(order: int, to: object) -> None: ...
+
+    send.__annotations__["to"] = kind
+
+    assert (Arguments.of(send, subject="send").plain is not None) is is_plain
+
+
+def test_plain_arguments_over_the_limit_are_refused() -> None:
+    def send(to: str) -> None: ...
+
+    codec = Arguments.of(send, subject="send", limit=40)
+
+    assert codec.encode(("me",), {}) == b'{"v":1,"args":{"to":"me"}}'
+    with pytest.raises(PayloadError, match="54 bytes of JSON, the limit is 40"):
+        codec.encode(("m" * 30,), {})

@@ -309,3 +309,31 @@ def test_an_injected_parameter_can_be_added_to_whatever_comes_back(
         return
     again = codec.decode(codec.encode(args, {}))
     assert function(*again[0], **again[1], context="here") == {**expected, "context": "here"}
+
+
+def bill(order: int, customer: str, urgent: bool) -> None: ...
+
+
+@given(
+    st.integers() | st.integers(-(2**2100), 2**2100) | st.booleans(),
+    st.text() | st.text(min_size=500) | st.text(st.characters(categories=["Cs"])) | st.none(),
+    st.booleans() | st.integers(0, 1),
+)
+def test_plain_arguments_are_taken_and_refused_as_all_others_are(order: int, customer: str, urgent: bool) -> None:
+    """Given by position they need not be read back, given by keyword they are: it makes no difference."""
+    codec = Arguments.of(bill, subject="task", limit=700)
+    ways: list[tuple[tuple[object, ...], dict[str, object]]] = [
+        ((order, customer, urgent), {}),
+        ((order,), {"customer": customer, "urgent": urgent}),
+    ]
+
+    assert codec.plain == (int, str, bool)
+    short, long = (outcome(codec, *way) for way in ways)
+    assert short == long
+
+
+def outcome(codec: Arguments, args: tuple[object, ...], kwargs: dict[str, object]) -> bytes | str:
+    try:
+        return codec.encode(args, kwargs)
+    except PayloadError as error:
+        return str(error)

@@ -76,7 +76,7 @@ class Work:
                 with suppress(StoreUnavailable):
                     await self.app.enqueue_many([call])
                     acknowledged = True
-            self.enqueued[call.new.id] = time.monotonic()
+            self.enqueued[call.hand_over().id] = time.monotonic()
             await asyncio.sleep(0.02)
 
     async def begin_long_jobs(self) -> list[UUID]:

@@ -117,6 +117,42 @@ async def taken_soon(node: Node) -> list[JobId]:
     return [delivery.claim.job.id for delivery in deliveries]
 
 
+@pytest.mark.parametrize("blocked", [1, through.HINDERING + 1, through.MANY + 1])
+@on_real_time
+async def test_who_may_go_is_found_behind_however_many_may_not(
+    postgres: Server, postgres_schema: str, blocked: int
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        await node.store.declare([Gate(scope=Scope.KEY, name=str(SEND), concurrency=1)])
+        jobs = [new(key="a") for _ in range(blocked + 1)]
+        await node.store.enqueue([*jobs, last := new(key="b")])
+        first, second = await node.take(1), await node.take(1)
+
+        assert [delivery.claim.job.id for delivery in [*first, *second]] == [jobs[0].id, last.id]
+        assert await node.take(1) == []
+        await node.settle(first)
+        assert await taken_soon(node) == [jobs[1].id]
+
+
+@on_real_time
+async def test_a_key_that_was_freed_and_that_nobody_waits_for_is_done_with(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        await node.store.declare([Gate(scope=Scope.KEY, name=str(SEND), concurrency=1)])
+        await node.store.enqueue([new(key="a")])
+        await node.settle(await node.take(1))
+        freed = "SELECT key FROM mainspring.freed"
+        assert await those.sql(freed) == [(b"a",)]
+        assert await node.take(1) == []
+        assert await those.sql(freed) == []
+        await node.store.enqueue([job := new(key="a")])
+
+        assert await taken_soon(node) == [job.id]
+
+
 @pytest.mark.usefixtures("_quick_to_park")
 @on_real_time
 async def test_parked_jobs_go_on_one_by_one_in_order(postgres: Server, postgres_schema: str) -> None:

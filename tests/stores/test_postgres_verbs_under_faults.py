@@ -16,6 +16,7 @@ from mainspring.core.job import Claim, Retention, State
 from mainspring.core.outcome import Lost, Outcome, Succeeded
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import NodeGone
+from mainspring.stores.postgres.enqueue import Batch, enqueue
 from mainspring.stores.postgres.statements import qualified
 from mainspring.stores.records import LogLine, Note, Progress, Settled, Settlement, Verdict
 from tests.servers.postgres import Server
@@ -98,6 +99,40 @@ async def test_an_id_in_a_batch_that_has_to_wait_is_not_enqueued_again(postgres:
 
         assert [answer.fresh for answer in await late] == [False, False]
         assert await those.places_of(job.id) == ["history"]
+
+
+@on_real_time
+async def test_new_jobs_whose_enqueue_has_to_be_tried_again_are_no_second_jobs(
+    postgres: Server, postgres_schema: str
+) -> None:
+    """What was committed, and its answer lost, may have run by then."""
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        for unique in (None, UniqueKey(key="a")):
+            jobs = [replace(new(unique=unique), is_new=True), replace(new(), is_new=True)]
+            batch = Batch(jobs)
+            for fresh in (True, False):
+                answers = await node.store._run(lambda: enqueue(None, batch), whole=True)  # noqa: B023 -- run at once
+                assert [(answer.id, answer.fresh) for answer in answers] == [(job.id, fresh) for job in jobs]
+                await node.settle(await node.take(2))
+
+            assert [await those.places_of(job.id) for job in jobs] == [["history"], ["history"]]
+
+
+@on_real_time
+async def test_new_jobs_that_were_sent_and_not_committed_are_sent_again(postgres: Server, postgres_schema: str) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        jobs = [replace(new(), is_new=True) for _ in range(3)]
+
+        async def cut() -> None:
+            look = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+            assert await those.sql(look)
+
+        answers = await staged(node.store.enqueue(jobs), after_enqueue_all_new=cut)
+
+        assert [answer.fresh for answer in answers] == [True] * 3
+        assert len(await node.take(5)) == 3
 
 
 @on_real_time

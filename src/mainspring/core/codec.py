@@ -6,7 +6,8 @@ something is declared; types that cannot be carried are a `DeclarationError` the
 `encode` takes that literally: it writes, reads back with the decoder that will read later, and compares types and
 values all the way down. So a `str` is refused for a `datetime` though their JSON is the same, a dict for a dataclass, a
 subclass for its base, True for an int. Only an int may stand for a float, and comes back as one. Aware datetimes come
-back as the same instant with the same offset; the name of the zone is not kept.
+back as the same instant with the same offset; the name of the zone is not kept. Only short calls whose arguments are all
+plain are not read back, because it is known that they come back: of an `int`, a `str` and a `bool` JSON loses nothing.
 
 Stored by name, `{"v":1,"args":{"order":…}}`, only what was given: parameters may change places, gain defaults or get
 new neighbours with defaults while jobs wait.
@@ -20,13 +21,18 @@ import msgspec
 from msgspec import UNSET
 
 from mainspring.core.payload.declared import Search, read_type, search_object
-from mainspring.core.payload.envelope import Envelope, decoder_of
+from mainspring.core.payload.envelope import VERSION, Envelope, decoder_of
 from mainspring.core.payload.misfit import Misfit
+from mainspring.core.payload.places import ENCODER
 from mainspring.core.payload.signature import Call, Signature, read_signature
 from mainspring.errors import DeclarationError
 
 LIMIT: Final = 262_144
 """Bytes of JSON that a payload may have, unless its task says otherwise."""
+
+_PLAIN: Final = (int, str, bool)
+_SHORT: Final = 512
+"""Bytes of JSON in which no int can be too long to be read: that takes 617 digits."""
 
 T = TypeVar("T")
 
@@ -37,6 +43,8 @@ class Arguments:
 
     signature: Signature
     envelope: Envelope
+    plain: tuple[object, ...] | None
+    """The types of all parameters, in order, if a call by position can give nothing but plain values."""
 
     @classmethod
     def of(
@@ -55,15 +63,27 @@ class Arguments:
             search=search_object(fields, searches, what="argument"),
             search_always=bool(searches),  # of its own level, the struct refuses strangers by itself
         )
-        return cls(signature=signature, envelope=envelope)
+        return cls(signature=signature, envelope=envelope, plain=_plain(signature))
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         """Bind, write and prove what is meant for `function(*args, **kwargs)`."""
+        if not kwargs and tuple(map(type, args)) == self.plain:
+            payload = self._written(args)
+            if payload is not None:
+                return payload
         try:
             bound = self.signature.bind(args, kwargs)
         except Misfit as misfit:
             raise self.envelope.refusal(misfit) from None
         return self.envelope.seal(bound)
+
+    def _written(self, args: tuple[object, ...]) -> bytes | None:
+        """Write plain values of the types that were declared; None: they have to be looked at closely."""
+        try:
+            payload = ENCODER.encode({"v": VERSION, "args": dict(zip(self.signature.positional, args, strict=True))})
+        except Exception:  # noqa: BLE001 - half of a surrogate pair, or an int without end; told by who looks closely
+            return None
+        return payload if len(payload) <= _SHORT and len(payload) <= self.envelope.limit else None
 
     def decode(self, payload: bytes) -> Call:
         """Give back the args and kwargs to call the function with; injected ones are added by keyword."""
@@ -133,6 +153,12 @@ def _searches(signature: Signature, subject: str) -> dict[str, Search]:
     if problems:
         raise DeclarationError(subject, "; ".join(problems))
     return searches
+
+
+def _plain(signature: Signature) -> tuple[object, ...] | None:
+    kinds = tuple(signature.hints.values())
+    by_position = tuple(signature.hints) == signature.positional
+    return kinds if by_position and all(any(kind is plain for plain in _PLAIN) for kind in kinds) else None
 
 
 def _struct(signature: Signature, fields: Mapping[str, str]) -> type[msgspec.Struct]:

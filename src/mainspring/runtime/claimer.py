@@ -4,6 +4,7 @@ How many more is what starts in a tenth of a second at the present pace: a node 
 another could start, a node of quick ones spares itself the round trips.
 """
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -65,7 +66,10 @@ class Claimer:
         wait = await self._claim(me, heavy, self._runner.take_heavy, room=slots, ahead=0)
         ahead = max(0, ahead - self._runner.buffered)
         wait = min(wait, await self._claim(me, light, self._runner.take, room=self._runner.room, ahead=ahead))
-        return Proceed() if wait <= 0 else Sleep(wait, wakeable=True)
+        if wait <= 0:
+            return Proceed()
+        await asyncio.sleep(0)  # what was started begins now, and not after all that it takes to go to sleep: 0.1 ms
+        return Sleep(wait, wakeable=True)
 
     async def _claim(
         self, me: Membership, tasks: frozenset[Name], take: Callable[[Delivery], None], *, room: int, ahead: int

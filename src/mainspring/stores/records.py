@@ -35,7 +35,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     traceparent: str | None = None
 
 
-class NewJob(Struct, frozen=True, kw_only=True):
+class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """A job that is to be. Its id is made by the caller, so that an enqueue whose answer was lost can be repeated."""
 
     id: JobId
@@ -58,7 +58,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     """Its id was drawn for this very enqueue, so that nobody can have enqueued it before: a store need not look."""
 
 
-class Enqueued(Struct, frozen=True, kw_only=True):
+class Enqueued(Struct, frozen=True, kw_only=True, gc=False):
     """The answer for one new job: the id of the job that is there now."""
 
     id: JobId

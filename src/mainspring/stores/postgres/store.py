@@ -418,7 +418,8 @@ class PostgresStore:
 
     def _since(self, new: Sequence[NewJob]) -> datetime:
         """Since when the first of these is due."""
-        return min(job.run_at if isinstance(job.run_at, datetime) else self.now() + job.run_at for job in new)
+        now = self.now()
+        return min(when if isinstance(when, datetime) else now + when for when in {job.run_at for job in new})
 
     def _hint(self, least: datetime) -> Hint | None:
         """What to say when a user's own transaction is committed, which may be late: marks will have gone on by then."""

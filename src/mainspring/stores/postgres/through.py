@@ -16,9 +16,11 @@ from mainspring.stores.postgres.verb import Verb
 from mainspring.stores.records import Claimed, ClaimRequest
 
 MANY: Final = 1000
-"""How many jobs of a lane are looked at where some may be blocked: each that is, is parked."""
+"""How many jobs of a lane are looked at where many are blocked: each that is, is parked."""
 HINDERING: Final = 20
 """So many blocked jobs in front cost every claim more than parking them does once."""
+SPARE: Final = 4
+"""A quarter more than is wanted is looked at first: each that is looked at costs as much as counting its key's places."""
 ROUNDS: Final = 10
 """How often that is done before others may have the gates."""
 
@@ -97,7 +99,8 @@ def _choose_through(
     front that what lies behind was not seen.
     """
     names = {(gate.scope, gate.name) for gate in held}
-    marks, most, rounds = lines.marks(), MANY, 0
+    wanted = request.room + request.ahead
+    marks, most, rounds = lines.marks(), min(MANY, wanted + wanted // SPARE + HINDERING), 0
     behind: set[tuple[Name, str]] = set()
     while True:
         sight = yield from look(at, request, lines, marks, most)
@@ -113,6 +116,8 @@ def _choose_through(
             return Chosen(sight, picked, keys, marks, behind)
         elif not picked.blocked:
             most *= 4
+        elif most < MANY:
+            most = MANY
         else:
             behind |= yield from gates.park(picked, keys)
             rounds += 1

@@ -7,13 +7,11 @@ added AS (
         timeout, key, parent, facts, payload
     )
     SELECT
-        new.id, $3::bigint, $3, $4::text, $5::text, $6::smallint,
-        CASE WHEN coalesce(new.run_at, now + $12::interval) <= now THEN 'ready' ELSE 'scheduled' END,
-        coalesce(new.run_at, now + $12), $7::integer, $8::integer, $9::text, now,
-        coalesce(new.expires_at, now + $13::interval), $10::interval, new.key, new.parent, new.facts, new.payload
-    FROM clock CROSS JOIN unnest(
-        $2::uuid[], $11::timestamptz[], $14::timestamptz[], $15::bytea[], $16::uuid[], $17::bytea[], $18::bytea[]
-    ) AS new (id, run_at, expires_at, key, parent, facts, payload)
+        $2::uuid, $3::bigint, $3, $4::text, $5::text, $6::smallint,
+        CASE WHEN coalesce($11::timestamptz, now + $12::interval) <= now THEN 'ready' ELSE 'scheduled' END,
+        coalesce($11, now + $12), $7::integer, $8::integer, $9::text, now,
+        coalesce($14::timestamptz, now + $13::interval), $10::interval, $15::bytea, $16::uuid, $17::bytea, $18::bytea
+    FROM clock
     WHERE $21::timestamptz IS NULL OR statement_timestamp() <= $21
     ON CONFLICT (id) DO NOTHING
     RETURNING id
