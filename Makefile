@@ -11,7 +11,7 @@ ARGS =
 SHELL = /bin/sh
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: help demo test check chaos bench docs test-all coverage format python clean
+.PHONY: help demo test check chaos test-cron bench docs test-all coverage format python clean
 
 # What the caller's shell has set for an environment of its own must not reach into ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -48,6 +48,10 @@ check: ## format, lint, types and the fast tests, as before a commit (under 2 mi
 chaos: ## kill nodes and database servers for minutes instead of seconds, and look whether anything was lost
 	$(setup) test
 	@MAINSPRING_CHAOS=full $(run) pytest -v -n 0 tests/chaos tests/jobs/test_postgres_*.py tests/stores/test_postgres_plans.py $(ARGS)
+
+test-cron: ## compare every change of clocks of every zone, and rules at random, with a walk by hand (up to 20 minutes)
+	$(setup) test
+	@MAINSPRING_CRON=full $(run) pytest -q $(spread) tests/core/test_cron_*.py tests/core/test_rules.py $(ARGS)
 
 bench: ## run the benchmarks in bench/ and print their tables
 	$(setup) test,bench

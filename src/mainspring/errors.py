@@ -3,7 +3,8 @@
 MainspringError
 ├── DeclarationError        something was declared wrongly; raised where it is declared (also a ValueError)
 │   ├── BadName             a name that could not be kept or printed without loss
-│   └── BadDuration         a length of time that cannot be read
+│   ├── BadDuration         a length of time that cannot be read
+│   └── ScheduleError       a rule of a schedule that cannot be read, or could never fire
 ├── PayloadError            a value does not fit the types it was declared with (also a ValueError)
 ├── IllegalTransition       the life of a job has no such step
 ├── UnknownTask             no task is registered under that name
@@ -69,6 +70,10 @@ class BadDuration(DeclarationError):
 
     def __str__(self) -> str:
         return f"{self.subject} is no valid duration: {self.problem}"
+
+
+class ScheduleError(DeclarationError):
+    """A rule of a schedule that cannot be read, or could never fire; `subject` is the rule as it was written."""
 
 
 class PayloadError(MainspringError, ValueError):
