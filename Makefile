@@ -49,7 +49,7 @@ chaos: ## kill nodes and database servers for minutes instead of seconds, and lo
 	$(setup) test
 	@MAINSPRING_CHAOS=full $(run) pytest -v -n 0 tests/chaos tests/jobs/test_postgres_*.py tests/stores/test_postgres_plans.py $(ARGS)
 
-test-cron: ## compare every change of clocks of every zone, and rules at random, with a walk by hand (up to 20 minutes)
+test-cron: ## compare every change of clocks of every zone, and rules at random, with a walk by hand (up to 15 minutes)
 	$(setup) test
 	@MAINSPRING_CRON=full $(run) pytest -q $(spread) tests/core/test_cron_*.py tests/core/test_rules.py $(ARGS)
 

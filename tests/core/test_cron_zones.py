@@ -83,6 +83,7 @@ def compare(name: str, change: datetime, rules: list[str], step: timedelta) -> i
         by_hand = slots(BY_HAND[text], walk)
         assert list(rule.between(start - SECOND, end)) == by_hand, (name, text)
         assert list(backwards(rule, start, end)) == by_hand[::-1], (name, text)
+        assert rule.count(start - SECOND, end) == len(by_hand), (name, text)
         for instant in asked:
             later = next((slot for slot in by_hand if slot > instant), None)
             earlier = next((slot for slot in reversed(by_hand) if slot < instant), None)
