@@ -8,28 +8,37 @@ from mainspring.app import Mainspring
 from mainspring.core.breaker import Breaker
 from mainspring.core.job import Retention
 from mainspring.core.limits import Limit
+from mainspring.core.missed import Missed
 from mainspring.core.outcome import Fail, RetryIn, Snooze
 from mainspring.core.retry import Retry
+from mainspring.core.rules import Cron, Every, Manual, Once
 from mainspring.core.unique import Unique
 from mainspring.errors import MainspringError
 from mainspring.handle import JobHandle
 from mainspring.runtime.context import Context
+from mainspring.runtime.service import ServiceContext
 from mainspring.supervise.directive import Idle, Proceed, Sleep
 from mainspring.task import Task
 
 __all__ = [
     "Breaker",
     "Context",
+    "Cron",
+    "Every",
     "Fail",
     "Idle",
     "JobHandle",
     "Limit",
     "Mainspring",
     "MainspringError",
+    "Manual",
+    "Missed",
+    "Once",
     "Proceed",
     "Retention",
     "Retry",
     "RetryIn",
+    "ServiceContext",
     "Sleep",
     "Snooze",
     "Task",

@@ -12,7 +12,7 @@ Nothing is global: two apps can live in one process. Whoever enqueues needs no b
 `close` or the end of the program closes it.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
@@ -23,16 +23,22 @@ from mainspring.client.connection import Connection
 from mainspring.client.lock import NamedLock
 from mainspring.client.nodes import NodeOptions, node_settings
 from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue
+from mainspring.client.plans import ScheduleOptions, plan_of
+from mainspring.client.schedules import Schedules
+from mainspring.client.services import ServiceFunction, ServiceOptions, declare_service
 from mainspring.client.urls import source_of
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.codec import Value
 from mainspring.core.job import Cause, JobId, State
 from mainspring.core.limits import Limit
 from mainspring.core.names import Name
+from mainspring.core.rules import Rule
 from mainspring.duration import Duration, duration
-from mainspring.errors import DeclarationError, UnknownTask
+from mainspring.errors import DeclarationError, NameTaken, ScheduleError, UnknownTask
 from mainspring.handle import JobHandle
 from mainspring.runtime.definition import QueueSettings, Registry
+from mainspring.runtime.planned import Planned
+from mainspring.runtime.service import ServiceDefinition
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.stores.records import Enqueued, JobFilter, JobPage
@@ -45,8 +51,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T", bound=Task[..., Any])
 M = TypeVar("M", bound="Middleware")
 L = TypeVar("L", bound="Listener")
+S = TypeVar("S", bound=ServiceFunction)
 
 _ANYTHING: Final[Value[Any]] = Value.of(Any, subject="result")
 
@@ -55,18 +63,28 @@ class Mainspring:
     """The app: what tasks there are, and where their jobs are kept.
 
     `url` is a store's address, such as "sqlite:///jobs.db" or "memory://", or a store; without one, $MAINSPRING_URL
-    counts, and after that "sqlite:///mainspring.db".
+    counts, and after that "sqlite:///mainspring.db". `owner` names the deployment whose schedules these are, if several
+    programs share a store, and `release` its version: of two that run side by side, the newer one's schedules count.
     """
 
     def __init__(
-        self, url: str | Store | None = None, *, store: Store | None = None, clock: Clock | None = None
+        self,
+        url: str | Store | None = None,
+        *,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        owner: str | None = None,
+        release: str = "",
     ) -> None:
         if url is not None and store is not None:
             raise DeclarationError("Mainspring", "it was given a URL and a store; give one of them")
         self.registry: Final = Registry()
         self._connection: Final = Connection(source_of(url if store is None else store), clock or SystemClock())
         self.task: Final = Declarer(self._connection, self._register)
+        self.schedules: Final = Schedules(self._connection, self._made)
+        self._planned = Planned(owner=owner or "app", owner_is_given=owner is not None, release=release)
         self._tasks: dict[Name, Task[..., Any]] = {}
+        self._services: dict[Name, ServiceDefinition] = {}
         self._queues: dict[str, QueueSettings] = {}
         self._middleware: list[Middleware] = []
         self._listeners: list[Listener] = []
@@ -159,6 +177,59 @@ class Mainspring:
         store = await self._connection.store()
         return await store.list_jobs(which, limit=limit, after=after)
 
+    # Schedules.
+
+    def schedule(
+        self,
+        rule: Rule,
+        /,
+        *,
+        name: str | None = None,
+        args: Iterable[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Callable[[T], T]:
+        """Declare a schedule of a task, above `@app.task`: `@app.schedule(Cron("0 9 * * MON-FRI", tz="Europe/Berlin"))`.
+
+        It has the name of its task unless it is given one, which a second schedule of the same task needs. `args` and
+        `kwargs` are what the task is called with.
+        """
+
+        def declare(task: T) -> T:
+            if not isinstance(task, Task):
+                raise ScheduleError(f"schedule {name or task!r}", "write @app.schedule(…) above @app.task")
+            planned = Name.parse(name or task.name)
+            call = task.call(*args, **(kwargs or {}))
+            self._own([call])
+            self._planned.add(planned, plan_of(f"schedule {planned}", rule, call, options))
+            return task
+
+        return declare
+
+    # Services.
+
+    @overload
+    def service(self, function: S, /) -> S: ...
+
+    @overload
+    def service(self, /, **options: Unpack[ServiceOptions]) -> Callable[[S], S]: ...
+
+    def service(self, function: S | None = None, /, **options: Unpack[ServiceOptions]) -> S | Callable[[S], S]:
+        """Have every node run a step again and again, as its directive says: `@app.service(every="5s", singleton=True)`.
+
+        The step is an async function without parameters, or with one that takes the `ServiceContext`. A singleton runs
+        on one node at a time, over the whole store.
+        """
+
+        def declare(function: S) -> S:
+            definition = declare_service(function, options)
+            if definition.name in self._services:
+                raise NameTaken(str(definition.name))
+            self._services[definition.name] = definition
+            return function
+
+        return declare if function is None else declare(function)
+
     # What nodes are told.
 
     def queue(
@@ -208,6 +279,8 @@ class Mainspring:
             middleware=self._middleware,
             listeners=self._listeners,
             queues=self._queues,
+            planned=self._planned,
+            services=self._services,
         )
 
     @asynccontextmanager
@@ -234,6 +307,9 @@ class Mainspring:
             JobHandle(self._connection, self._codec, answer.id, task=call.definition.name, fresh=answer.fresh)
             for call, answer in zip(calls, answers, strict=True)
         ]
+
+    def _made(self, job: JobId, task: Name) -> JobHandle[Any]:
+        return JobHandle(self._connection, self._codec, job, task=task, fresh=True)
 
     def _codec(self, task: Name) -> Value[Any]:
         try:

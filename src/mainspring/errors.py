@@ -4,10 +4,11 @@ MainspringError
 ├── DeclarationError        something was declared wrongly; raised where it is declared (also a ValueError)
 │   ├── BadName             a name that could not be kept or printed without loss
 │   ├── BadDuration         a length of time that cannot be read
-│   └── ScheduleError       a rule of a schedule that cannot be read, or could never fire
+│   └── ScheduleError       a rule that cannot be read or can never fire, or a schedule that cannot do what was asked
 ├── PayloadError            a value does not fit the types it was declared with (also a ValueError)
 ├── IllegalTransition       the life of a job has no such step
 ├── UnknownTask             no task is registered under that name
+├── UnknownSchedule         no schedule is kept under that name
 ├── Conflict                a unique key is taken by another job
 ├── LeaseLost               the attempt no longer holds its job; nothing it writes counts
 ├── JobGone                 a job is not there: never was, was deleted, or is past its retention
@@ -73,7 +74,7 @@ class BadDuration(DeclarationError):
 
 
 class ScheduleError(DeclarationError):
-    """A rule of a schedule that cannot be read, or could never fire; `subject` is the rule as it was written."""
+    """A rule that cannot be read or can never fire, or a schedule that cannot do what was asked of it."""
 
 
 class PayloadError(MainspringError, ValueError):
@@ -153,6 +154,19 @@ class UnknownTask(MainspringError):
     def __str__(self) -> str:
         hint = f"; did you mean {self.did_you_mean!r}?" if self.did_you_mean else ""
         return f"no task is named {self.name!r}{hint}"
+
+
+class UnknownSchedule(MainspringError):
+    """No schedule is kept under `name`; `did_you_mean` is the nearest that is."""
+
+    def __init__(self, name: str, did_you_mean: str = "") -> None:
+        super().__init__(name, did_you_mean)
+        self.name = name
+        self.did_you_mean = did_you_mean
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.did_you_mean!r}?" if self.did_you_mean else ""
+        return f"no schedule is named {self.name!r}{hint}"
 
 
 class Conflict(MainspringError):

@@ -28,6 +28,8 @@ class NodeSettings:
     unknown_task_grace: Duration = "1h"
     """How long jobs of a task that no live node knows may wait before they fail."""
     prune_every: Duration = "1m"
+    ticker: bool = True
+    """Whether it makes the jobs of schedules; any number of nodes may."""
 
     def __post_init__(self) -> None:
         DeclarationError.unless("node", self._requirements())

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from mainspring import Context, Limit, Mainspring, Retention, Retry, Unique
+from mainspring import Context, Every, Limit, Mainspring, Retention, Retry, Unique
 from mainspring.client.declaration import TaskOptions
 from mainspring.client.nodes import NodeOptions
 from mainspring.client.options import Using
@@ -231,6 +231,23 @@ async def _(app: Mainspring, _: MakeStore) -> None:
         await until(17)
         with pytest.raises(JobGone):
             await job.refresh()
+
+
+@tells(NODE, "ticker")
+async def _(app: Mainspring, _: MakeStore) -> None:
+    ran = []
+
+    @app.schedule(Every("1m"))
+    @app.task
+    async def work() -> None:
+        ran.append(1)
+
+    async with app.node(ticker=False):
+        await until(70)
+        assert ran == []
+        async with app.node():
+            await until(130)
+    assert ran
 
 
 @tells(TASK, "name")

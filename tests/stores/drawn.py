@@ -227,6 +227,10 @@ STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
         },
     ),
 }
-steps = st.sampled_from([name for name, (weight, _) in STEPS.items() for _ in range(weight)]).flatmap(
-    lambda name: st.builds(Step, name=st.just(name), values=st.fixed_dictionaries(STEPS[name][1]))
-)
+
+
+def drawn_from(table: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]]) -> st.SearchStrategy[Step]:
+    """Draw a step, as often as its weight says."""
+    return st.sampled_from([name for name, (weight, _) in table.items() for _ in range(weight)]).flatmap(
+        lambda name: st.builds(Step, name=st.just(name), values=st.fixed_dictionaries(table[name][1]))
+    )

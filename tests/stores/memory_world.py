@@ -22,6 +22,7 @@ from mainspring.stores.records import (
     Claimed,
     ClaimRequest,
     Delivery,
+    Facts,
     JobFilter,
     JobView,
     NewJob,
@@ -62,6 +63,7 @@ class Fields(TypedDict, total=False):
     key: str | None
     unique: UniqueKey | None
     retention: Retention
+    facts: Facts
 
 
 class World:

@@ -1,14 +1,19 @@
 """A store's tables with many jobs in them: waiting, scheduled, running, parked and finished."""
 
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import msgspec
 
+from mainspring.core.backoff import Backoff
 from mainspring.core.job import NodeId
 from mainspring.core.names import Name
+from mainspring.core.rules import Every
+from mainspring.core.schedule import Plan, Schedule, Template, create
 from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.statements import qualified
 from mainspring.stores.records import NodeRecord, Process
+from mainspring.stores.schedules import schedule_bytes
 from tests.servers.postgres import Server
 
 QUEUES = ("default", "mail", "photos")
@@ -72,6 +77,27 @@ INSERT INTO mainspring.places (scope, name, key, job, lease, node)
 INSERT INTO mainspring.orders (node, word, given_at, done_at) SELECT 'node-1', '{{}}', now(), now() FROM generate_series(1, 1000);
 UPDATE mainspring.rules SET version = version + 1;
 """
+# Of a thousand schedules: 100 are due, 100 never come up by themselves, half belong to somebody. Each has ten runs, of
+# which one is open, and one made no job.
+_SCHEDULES = """
+INSERT INTO mainspring.schedules (name, owner)
+SELECT 'schedule-' || n, CASE WHEN n % 2 = 0 THEN ('owner ' || n % 20)::bytea END
+FROM generate_series(1, {count} / 10) AS n;
+INSERT INTO mainspring.positions (schedule, revision, next_at, waits, paused, record)
+SELECT
+    'schedule-' || n, 1,
+    CASE WHEN n % 10 > 1 THEN now() + make_interval(secs => n) WHEN n % 10 = 1 THEN now() - make_interval(secs => n) END,
+    n % 10 = 0, false, '{schedule}'
+FROM generate_series(1, {count} / 10) AS n;
+INSERT INTO mainspring.runs (id, schedule, slot, count, origin, is_catch_up, zone, reason, decided_at, state, keep_until)
+SELECT
+    lpad(to_hex(n), 32, '0')::uuid, 'schedule-' || n / 10 + 1, now() - make_interval(mins => 10 - n % 10), 1, 'slot', false,
+    'UTC', CASE WHEN n % 10 = 0 THEN 'skipped' END, now(), CASE WHEN n % 10 BETWEEN 1 AND 8 THEN 'succeeded' END,
+    now() + make_interval(days => 30)
+FROM generate_series(1, {count}) AS n;
+INSERT INTO mainspring.moved (id, accepted, moved_at)
+SELECT lpad(to_hex(n), 32, '0')::uuid, '{{true}}', now() FROM generate_series(1, 1000) AS n;
+"""
 # Nobody is to look at the tables behind our back: what the planner knows is what the test says.
 _ALONE = """
 DO $$ DECLARE name regclass; BEGIN
@@ -98,9 +124,19 @@ def fill(server: Server, schema: str, count: int) -> None:
         "nodes": len(NODES),
         "policy": POLICY,
         "keys": KEYS,
+        "schedule": schedule_bytes(_schedule()).decode(),
     }
-    for text in (_JOBS, _HISTORY, _REST):
+    for text in (_JOBS, _HISTORY, _REST, _SCHEDULES):
         server.sql(qualified(text.format(**words), schema))
+
+
+def _schedule() -> Schedule:
+    """Make the one that all are, but for their names."""
+    template = Template(task=TASKS[0], payload=b"{}", backoff=Backoff.fixed("10s"), max_attempts=3)
+    plan = Plan(rule=Every(timedelta(minutes=1)), template=template)
+    schedule = create(Name("", "schedule"), plan, datetime(2030, 1, 1, tzinfo=UTC)).after
+    assert schedule
+    return schedule
 
 
 def clear(server: Server, schema: str) -> None:
@@ -117,6 +153,8 @@ def clear(server: Server, schema: str) -> None:
         )
     )
     server.sql(qualified("DELETE FROM mainspring.unique_keys; DELETE FROM mainspring.orders", schema))
+    server.sql(qualified("DELETE FROM mainspring.schedules; DELETE FROM mainspring.positions", schema))
+    server.sql(qualified("DELETE FROM mainspring.runs; DELETE FROM mainspring.moved", schema))
     analyze(server, schema, "VACUUM")
 
 

@@ -6,6 +6,7 @@ from typing import Self, TypeVar
 
 import psycopg
 
+from mainspring.stores.postgres import migrate
 from mainspring.stores.postgres.drive import drive_sync
 from mainspring.stores.postgres.statements import Statement, qualified, with_names
 from mainspring.stores.postgres.verb import Verb
@@ -43,6 +44,12 @@ class Verbs:
         named = {f"p{place}": value for place, value in enumerate(values, start=1)}
         cursor = self.connection.execute(with_names(statement, self.schema).encode(), named)
         return cursor.fetchall() if cursor.description else []
+
+
+def make_tables(verbs: Verbs, *, days: int = 0) -> None:
+    """Make all migrations that there are, and tables for so many days to come."""
+    while verbs.run(migrate.migrate("a store", verbs.schema, days=days)):
+        pass
 
 
 def days_of(verbs: Verbs) -> list[str]:

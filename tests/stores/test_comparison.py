@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mainspring.core.limits import Gate
-from tests.stores import drawn
+from tests.stores import drawn, drawn_plans
 from tests.stores.drawn import Spec, Step
 from tests.stores.pair import Pair
-from tests.stores.story import Story
+from tests.stores.planned import Planned
 
 
 class Stores(RuleBasedStateMachine):
@@ -27,7 +27,7 @@ class Stores(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.story = Story(self.pair())
+        self.story = Planned(self.pair())
 
     def pair(self) -> Pair:
         """Whom the story is about."""
@@ -39,7 +39,7 @@ class Stores(RuleBasedStateMachine):
     def begin(self, some: list[Spec], gates: list[Gate]) -> None:
         self.story.begin(some, gates)
 
-    @rule(step=drawn.steps)
+    @rule(step=drawn_plans.steps)
     def go_on(self, step: Step) -> None:
         getattr(self.story, step.name)(**step.values)
 

@@ -19,9 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core import machine
+from mainspring.core.backoff import Backoff
 from mainspring.core.command import DeleteJob
 from mainspring.core.job import JobId, NodeId, State
+from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
+from mainspring.core.rules import Manual
+from mainspring.core.schedule import Plan, Template, create, run_now
 from mainspring.core.unique import UniqueKey
 from mainspring.errors import StoreClosed
 from mainspring.stores.memory import MemoryStore
@@ -30,12 +34,17 @@ from mainspring.stores.port import Store
 from mainspring.stores.records import (
     ClaimRequest,
     Enqueued,
+    Facts,
+    Move,
     Place,
     Settlement,
+    SlotFacts,
     Verdict,
 )
 from mainspring.testing.virtual import START
-from tests.stores.memory_world import A_MINUTE_EACH, MINUTE, TASKS, World, done, keyed
+from tests.stores.memory_world import A_MINUTE_EACH, MINUTE, SEND, TASKS, World, done, keyed
+
+PLAN = Plan(rule=Manual(), template=Template(task=SEND, payload=b"", backoff=Backoff.fixed(0), max_attempts=1))
 
 
 @pytest.fixture
@@ -230,6 +239,24 @@ def test_what_is_over_and_pruned_is_forgotten_to_the_last_trace(world: World) ->
     assert (tables.gates._taken, tables.gates._inside) == (empty.gates._taken, empty.gates._inside)
     assert [spent for spent in tables.gates._spent.values() if spent] == []
     assert (tables.uniques._holds, len(tables.uniques._ending)) == ({}, 0)
+
+
+def test_schedules_and_runs_that_are_gone_are_forgotten_to_the_last_trace(world: World) -> None:
+    decision = create(Name("", "hourly"), PLAN, world.now)
+    assert decision.after
+    done(world.store.move([Move(before=None, after=decision.after)]))
+    by_hand = run_now(decision.after, world.now, lambda: UUID(int=77))
+    new = world.new(id=JobId(UUID(int=77)), facts=Facts(slot=SlotFacts(schedule="hourly")))
+    done(world.store.move([Move(before=decision.after, after=by_hand.after, runs=by_hand.runs, jobs=(new,))]))
+    assert by_hand.after
+    done(world.store.move([Move(before=by_hand.after, after=None)]))
+    for one in world.claim():
+        world.end(one.claim, Succeeded())
+    world.clock.jump(timedelta(days=40))
+    assert done(world.store.prune(1000)) == 2  # the run, and its job
+    plans, empty = world.store._tables.plans, World().store._tables.plans
+    assert (plans.kept, plans._due, len(plans.runs._over)) == ({}, [], 0)
+    assert vars(plans.runs) | {"_over": None} == vars(empty.runs) | {"_over": None}
 
 
 def test_a_key_whose_period_is_longer_than_its_job_is_kept_stays_taken(world: World) -> None:

@@ -3,26 +3,32 @@
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 import pytest
 from msgspec.structs import replace
 
 from mainspring.clock import SystemClock
+from mainspring.core.command import CancelJob, DeleteJob
+from mainspring.core.machine import command
+from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
+from mainspring.core.schedule import Overlap, pause, remove
 from mainspring.core.unique import UniqueKey
-from mainspring.stores.postgres import connect
+from mainspring.stores.postgres import PostgresStore, connect
 from mainspring.stores.postgres.connect import wanted
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.statements import in_schema, qualified, statement
-from mainspring.stores.records import Note
+from mainspring.stores.records import Move, Note, RunFilter, Settlement
 from tests.servers.postgres import Server
 from tests.stores.postgres_crowd import FATAL, RAISED, Crowd, crowd, end, lasting_schema, new
 from tests.stores.postgres_filled import TASKS, analyze, clear, fill, leave_alone
+from tests.stores.postgres_planned import added, decided, due_since, plan, stepped
 from tests.stores.postgres_staged import Plan, explained
 
 T = TypeVar("T")
@@ -34,14 +40,18 @@ QUERIES = [
     name for name in NAMES if re.match(r"\(|(SELECT|INSERT|UPDATE|DELETE|WITH)\b", statement(name).text, re.IGNORECASE)
 ]
 
-LARGE = ("jobs", "history", "traces", "attempts", "log_lines", "unique_keys", "keys")
-"""What grows with jobs. The rest is small, and how it is read does not matter."""
+LARGE = (
+    *("jobs", "history", "traces", "attempts", "log_lines", "unique_keys", "keys"),
+    *("schedules", "positions", "runs", "moved"),
+)
+"""What grows with jobs or schedules. The rest is small, and how it is read does not matter."""
 MAY_WALK = {
     "view_queues": "it counts",
     "nodes_tasks_unknown": "of the parked jobs of a task it stops at the first that is due for long",
     "gates_forget": "a rate begins afresh for all keys",
     "unpark_all": "a gate has changed: all of them",
     "prune_unique_stray": "twenty pages",
+    "runs_page_of_slots": "all of some slots, to put them in order",
 }
 MAY_READ_ALL_THAT_RUNS = {"places_of_running", "view_jobs_running", "view_queues"}
 # A look by one of these, all of whose first columns are given, finds one job, or what belongs to one.
@@ -55,6 +65,11 @@ BY_ONE = {
     "keys_pkey": ("task", "key"),
     "jobs_by_parent": ("parent",),
     "history_by_parent": ("parent",),
+    "schedules_pkey": ("name",),
+    "positions_pkey": ("schedule", "revision"),
+    "runs_pkey": ("id",),
+    "runs_by_slot": ("schedule", "slot"),
+    "moved_pkey": ("id",),
 }
 # A walk along one of these, from a place on and not further than a limit.
 BY_ORDER = {
@@ -66,6 +81,15 @@ BY_ORDER = {
     "history_rest_by_time": "keep_until",
     "keys_by_spent": "spent_until",
     "unique_keys_by_time": "taken_until",
+    "schedules_pkey": "name",
+    "positions_pkey": "schedule",
+    "positions_due": "next_at",
+    "schedules_by_owner": "owner",
+    "runs_pkey": "id",
+    "runs_of_schedule": "schedule",
+    "runs_open": "schedule",
+    "runs_by_time": "keep_until",
+    "moved_pkey": "id",
 }
 
 
@@ -273,6 +297,18 @@ MOST = {"peek": 13_000, "park": 13_000, "keys_state": 13_000, "nodes_orphans": 2
 thousand jobs of each lane; and all that a dead node has left has to be put in order."""
 
 
+NOT_PLANNED = {
+    "schedules_there",
+    "schedules_wait",
+    "schedules_give",
+    "schedules_wake",
+    "schedules_answered",
+    "schedules_try_again",
+    "runs_without_job",
+}
+"""What is asked only when several meet; where it looks it does by key."""
+
+
 class Reading(NamedTuple):
     """A place in a plan that was run, and how many rows were read there: found, or left out."""
 
@@ -335,7 +371,41 @@ async def _lived_through(those: Crowd, generic: bool) -> list[Plan]:
     await do(store.settle([end(delivery, FATAL, now) for delivery in deliveries[75:]]))
     await do(store.orphans(10))
     await do(store.get([delivery.claim.job.id for delivery in deliveries[:10]]))
+    await _planned(do, store, str(node.id))
     return plans
+
+
+async def _planned(do: Callable[[Awaitable[Any]], Awaitable[Any]], store: PostgresStore, prefix: str) -> None:
+    """All that happens to a schedule: it is added, fires, waits for its run, hears of the end, is paused and removed."""
+    names = [Name("", f"{prefix}-{number}") for number in range(BATCH)]
+    ones = [
+        plan(overlap=Overlap.QUEUE_ONE, unique=UniqueKey(key=str(name)) if n % 2 else None)
+        for n, name in enumerate(names)
+    ]
+    await do(store.move([added(due_since(name, one)) for name, one in zip(names, ones, strict=True)]))
+    looked = await do(store.look(names))
+    fired = [decided(look, looked.now) for look in looked.looks]
+    assert all(await do(store.move(fired)))
+    looked = await do(store.look(names))
+    afters = [replace(look.schedule, waits=True, revision=look.schedule.revision + 1) for look in looked.looks]
+    waiting = [Move(before=look.schedule, after=after) for look, after in zip(looked.looks, afters, strict=True)]
+    assert all(await do(store.move(waiting)))
+    jobs = [view.job for view in await store.get([job for look in looked.looks for job in look.open]) if view]
+    now = store.now()
+    await do(store.settle([Settlement(change=command(job, CancelJob(), now)) for job in jobs[:-1]]))
+    await do(store.settle([Settlement(change=command(jobs[-1], DeleteJob(), now))]))
+    looked = await do(store.look(names))
+    assert {look.schedule.waits for look in looked.looks} == {False}
+    assert not any(look.open for look in looked.looks)
+    assert all(await do(store.move([stepped(pause(look.schedule, now)) for look in looked.looks])))
+    looked = await do(store.look(names))
+    assert all(await do(store.move([stepped(remove(look.schedule)) for look in looked.looks])))
+    slots = {"after_slot": now - timedelta(hours=1), "until_slot": now}
+    for which in (RunFilter(), RunFilter(schedule=names[0]), RunFilter(schedule=names[0], with_job=True, **slots)):
+        await do(store.runs(which))
+    await do(store.due(BATCH))
+    await do(store.list_schedules(limit=BATCH))
+    await do(store.list_schedules(limit=BATCH, owner="owner 2"))
 
 
 def test_what_is_read_grows_with_the_batch_and_not_with_what_is_there(tables: Tables) -> None:
@@ -343,6 +413,8 @@ def test_what_is_read_grows_with_the_batch_and_not_with_what_is_there(tables: Ta
     plans = asyncio.run(lived_through(tables, generic=True))
 
     assert PLAIN | {"settle_read", "settle_write", "settle_finish", "node_renew", "note_hold"} <= statements(plans)
+    planned = {name for name in NAMES if name.startswith(("schedules_", "runs_"))} - NOT_PLANNED
+    assert planned - statements(plans) == set()
     assert [one for one in readings(tables, plans) if one.rows > MOST.get(one.statement, 3 * BATCH)] == []
 
 

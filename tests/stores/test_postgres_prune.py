@@ -17,7 +17,7 @@ from mainspring.stores.postgres.prune import pruned
 from mainspring.stores.postgres.statements import Statement
 from mainspring.stores.records import JobFilter
 from tests.servers.postgres import Row, Server
-from tests.stores.postgres_verbs import Verbs, days_of
+from tests.stores.postgres_verbs import Verbs, days_of, make_tables
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
@@ -30,7 +30,7 @@ _numbers = count(1)
 def verbs(postgres: Server, postgres_schema: str) -> Iterator[Verbs]:
     """Tables without days."""
     with Verbs(postgres.dsn(), postgres_schema) as verbs:
-        verbs.run(migrate.migrate("a store", verbs.schema, days=0))
+        make_tables(verbs)
         yield verbs
 
 

@@ -18,7 +18,7 @@ from mainspring.stores.records import LogLine, Note
 from mainspring.testing.contract import SettableClock
 from mainspring.testing.contract.world import RAISED, World
 from tests.servers.postgres import Server
-from tests.stores.postgres_verbs import Verbs, days_of
+from tests.stores.postgres_verbs import Verbs, days_of, make_tables
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -74,7 +74,7 @@ async def test_who_may_not_use_the_tables_is_told_who_grants_that(
 def test_who_may_use_the_tables_and_finds_them_old_is_told_who_migrates(
     postgres: Server, verbs: Verbs, role: str
 ) -> None:
-    verbs.run(migrate.migrate("a store", verbs.schema, days=0))
+    verbs.run(migrate.migrate("a store", verbs.schema, (FIRST,), days=0))
     grant(postgres, verbs.schema, role)
     wanted = "its tables have version 1, this code wants 2, and the role .* may not make them; run .* as postgres"
     with Verbs(postgres.dsn(user=role), verbs.schema) as worker, pytest.raises(SchemaError, match=wanted):
@@ -151,7 +151,7 @@ async def whole_life(world: World) -> None:
     ],
 )
 def test_a_worker_changes_no_tables(postgres: Server, verbs: Verbs, role: str, forbidden: str) -> None:
-    verbs.run(migrate.migrate("a store", verbs.schema, days=0))
+    make_tables(verbs)
     verbs.run(partitions.make(1, at=NEW_YEAR))
     grant(postgres, verbs.schema, role)
 
@@ -162,7 +162,7 @@ def test_a_worker_changes_no_tables(postgres: Server, verbs: Verbs, role: str, f
 
 
 def test_what_the_owner_makes_later_is_the_workers_too(postgres: Server, verbs: Verbs, role: str) -> None:
-    verbs.run(migrate.migrate("a store", verbs.schema, days=0))
+    verbs.run(migrate.migrate("a store", verbs.schema, (FIRST,), days=0))
     grant(postgres, verbs.schema, role)
     counting = (
         "CREATE TABLE mainspring.later (a bigint GENERATED ALWAYS AS IDENTITY);\nCREATE SEQUENCE mainspring.counts;"
@@ -180,7 +180,7 @@ def test_what_the_owner_makes_later_is_the_workers_too(postgres: Server, verbs: 
 
 
 def test_the_owner_makes_the_days_to_come_once(verbs: Verbs) -> None:
-    verbs.run(migrate.migrate("a store", verbs.schema))
+    make_tables(verbs, days=partitions.AHEAD)
     made = days_of(verbs)
     verbs.run(migrate.migrate("a store", verbs.schema))
     verbs.run(partitions.make())
@@ -192,7 +192,7 @@ def test_the_owner_makes_the_days_to_come_once(verbs: Verbs) -> None:
 
 
 def test_a_worker_makes_no_days_and_minds_none(postgres: Server, verbs: Verbs, role: str) -> None:
-    verbs.run(migrate.migrate("a store", verbs.schema, days=0))
+    make_tables(verbs)
     grant(postgres, verbs.schema, role)
     with Verbs(postgres.dsn(user=role), verbs.schema) as worker:
         worker.run(migrate.migrate("a store", verbs.schema))
@@ -208,7 +208,7 @@ def transaction(server: Server) -> Iterator[psycopg.Connection]:
 
 
 def test_a_day_that_somebody_is_in_the_way_of_is_made_another_time(postgres: Server, verbs: Verbs) -> None:
-    verbs.run(migrate.migrate("a store", verbs.schema, days=0))
+    make_tables(verbs)
     with transaction(postgres) as other:
         other.execute(f"SELECT count(*) FROM {verbs.schema}.history")
         verbs.run(partitions.make(1, at=NEW_YEAR))
@@ -221,7 +221,7 @@ def test_a_day_that_somebody_is_in_the_way_of_is_made_another_time(postgres: Ser
 def test_a_day_belongs_to_whom_the_tables_belong_whoever_makes_it(postgres: Server, verbs: Verbs, role: str) -> None:
     postgres.sql(f"CREATE SCHEMA {verbs.schema} AUTHORIZATION {role}")
     with Verbs(postgres.dsn(user=role), verbs.schema) as owner:
-        owner.run(migrate.migrate("a store", verbs.schema, days=0))
+        make_tables(owner)
     verbs.run(partitions.make(1, at=NEW_YEAR))
 
     look = "SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = %s::regnamespace"

@@ -100,7 +100,7 @@ async def test_tables_that_serve_newer_code_only_are_left_alone(
     await store.close()
     postgres.sql(f"UPDATE {postgres_schema}.versions SET version = 99, oldest_code = 98")
 
-    with pytest.raises(SchemaError, match=r"version 99 .* 98 or later, and this one knows 1; upgrade Mainspring here"):
+    with pytest.raises(SchemaError, match=r"version 99 .* 98 or later, and this one knows 2; upgrade Mainspring here"):
         await store.open()
     assert (await store.schema()).found == 99
     assert postgres.sql(f"SELECT version, oldest_code FROM {postgres_schema}.versions") == [(99, 98)]
@@ -154,7 +154,7 @@ def test_only_what_is_missing_is_migrated_one_step_at_a_time(verbs: Verbs) -> No
 
 
 def test_a_migration_that_fails_leaves_the_tables_as_they_were(postgres: Server, verbs: Verbs) -> None:
-    verbs.run(migrate.migrate("a store", verbs.schema, days=0))
+    verbs.run(migrate.migrate("a store", verbs.schema, (FIRST,), days=0))
     before = relations(postgres)
     broken = Migration(2, 2, "CREATE TABLE mainspring.second (a text);\nINSERT INTO mainspring.nowhere VALUES (1);")
     with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):

@@ -438,3 +438,21 @@ async def test_a_job_that_is_deleted_while_it_is_retried_is_gone_or_back(
         first = await staged(those.command(node.store, job.id, DeleteJob()), before_settle_delete=meanwhile)
         assert (first.verdict, (await late[0]).verdict) == (Verdict.ACCEPTED, Verdict.REFUSED)
         assert await those.places_of(job.id) == []
+
+
+@on_real_time
+async def test_a_job_is_deleted_while_another_takes_its_key(postgres: Server, postgres_schema: str) -> None:
+    async with crowd(postgres, postgres_schema) as those, those.connection() as user:
+        node, other = await those.node(), await those.open()
+        first, second = (new(unique=UniqueKey(key="a", period=timedelta(milliseconds=1))) for _ in range(2))
+        await node.store.enqueue([first])
+        await node.settle(await node.take())
+        await asyncio.sleep(0.01)
+        await user.execute("BEGIN")
+        assert [answer.fresh for answer in await other.enqueue_in(user, [second])] == [True]
+        deleted = await started(those, those.command(node.store, first.id, DeleteJob()))
+        await user.execute("COMMIT")
+
+        assert (await deleted).verdict is Verdict.ACCEPTED
+        assert await those.places_of(first.id) == []
+        assert await those.sql("SELECT job FROM mainspring.unique_keys") == [(second.id,)]

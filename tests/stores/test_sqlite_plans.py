@@ -16,7 +16,7 @@ from mainspring.stores.sqlite.statements import statement
 FOLDER = Path(str(files("mainspring.stores.sqlite").joinpath("sql")))
 NAMES = sorted(path.stem for path in FOLDER.glob("*.sql"))
 # What grows with history or with what waits. Walking over these is for the inspector alone.
-LARGE = r"(mainspring_)?(jobs|payloads|traces|attempts|log_lines|strands|unique_keys)"
+LARGE = r"(mainspring_)?(jobs|payloads|traces|attempts|log_lines|strands|unique_keys|schedules|runs)"
 SCAN = re.compile(rf"SCAN {LARGE}\b(?! USING (COVERING )?INDEX mainspring_jobs_running)")
 MAY_SCAN = {"view_waiting"}
 
@@ -40,6 +40,12 @@ INSERT INTO mainspring_places VALUES
 INSERT INTO mainspring_unique_keys VALUES ('mail.send', 'a', x'01', NULL), ('mail.send', 'b', x'03', 1);
 INSERT INTO mainspring_nodes (id, joined_at, renewed_at, record) VALUES ('a', 1, 1, '{}'), ('b', 1, 1, '{}');
 INSERT INTO mainspring_orders (node, word, given_at) VALUES ('a', '{}', 1);
+INSERT INTO mainspring_schedules VALUES
+    ('a', 'shop', 1, 5, 0, 0, NULL, '{}'), ('b', NULL, 1, NULL, 1, 0, NULL, '{}'), ('c', NULL, 1, NULL, 0, 1, 3, '{}');
+INSERT INTO mainspring_runs VALUES
+    (x'01', 'a', 1, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, NULL, NULL, NULL, 9),
+    (x'02', 'a', 2, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'failed', 3, 'no', 9),
+    (x'03', 'b', 2, 3, 2, 'slot', 0, 'UTC', NULL, 'paused', 1, NULL, NULL, NULL, 9);
 ANALYZE;
 """
 # An index that is empty has no statistics, and SQLite then takes the table for a large one: other plans, other mistakes.
@@ -50,6 +56,10 @@ INSERT INTO mainspring_jobs (number, id, state, lane, strand, run_at) VALUES
     (1, x'01', 'ready', 1, 1, 1), (2, x'02', 'ready', 1, 1, 1), (3, x'03', 'ready', 1, 1, 1);
 INSERT INTO mainspring_payloads (number, max_attempts, loss_limit, policy, enqueued_at, parent, payload) VALUES
     (1, 1, 1, '[]', 1, NULL, x''), (2, 1, 1, '[]', 1, x'01', x''), (3, 1, 1, '[]', 1, x'01', x'');
+INSERT INTO mainspring_schedules VALUES ('a', 'shop', 1, 5, 0, 0, NULL, '{}'), ('b', 'shop', 1, 6, 0, 0, NULL, '{}');
+INSERT INTO mainspring_runs VALUES
+    (x'01', 'a', 1, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'succeeded', 1, NULL, 9),
+    (x'02', 'a', 2, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'succeeded', 3, NULL, 9);
 ANALYZE;
 """
 
@@ -130,4 +140,5 @@ def test_the_statements_of_the_hot_paths_are_there() -> None:
     """So that one that is renamed does not leave this file without being noticed."""
     hot = {"lanes_open", "strands_due", "jobs_due", "jobs_claimed", "jobs_take", "settle_success", "job_settled"}
 
+    assert {"schedules_due", "schedules_next", "runs_open", "run_end", "schedule_wake", "prune_runs"} <= set(NAMES)
     assert hot | {"job_write", "node_renew", "job_add", "payload_add", "prune_jobs"} <= set(NAMES)

@@ -52,7 +52,8 @@ def test_a_policy_comes_back(first: timedelta, second: timedelta, third: timedel
     )
     retention = Retention(succeeded=second, failed=third)
 
-    assert rows.policy(rows.policy_text(backoff, retention)) == (backoff, retention)
+    assert rows.policy(rows.policy_text(backoff, retention)) == (backoff, retention, False)
+    assert rows.policy(rows.policy_text(backoff, retention, of_schedule=True)) == (backoff, retention, True)
 
 
 @pytest.mark.parametrize("on_conflict", OnConflict)

@@ -139,6 +139,8 @@ def last_line(report: NodeReport) -> str:
         parts.append(f"{count(report.interrupted, 'attempt')} cut short and given back")
     if report.abandoned:
         parts.append(f"{count(len(report.abandoned), 'job')} would not stop: {', '.join(map(str, report.abandoned))}")
+    if report.services:
+        parts.append(f"{count(len(report.services), 'service')} would not stop: {', '.join(report.services)}")
     if report.unwritten:
         parts.append(f"the ends of {count(report.unwritten, 'attempt')} could not be written")
     return "ended: " + ("; ".join(parts) or "everything was finished")

@@ -22,6 +22,7 @@ class NodeOptions(TypedDict, total=False):
     timeout: Duration
     unknown_task_grace: Duration
     prune_every: Duration
+    ticker: bool
 
 
 def node_settings(given: NodeOptions) -> NodeSettings:

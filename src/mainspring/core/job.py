@@ -86,6 +86,8 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     finished_at: datetime | None = None
     keep_until: datetime | None = None
     cause: Cause | None = None
+    of_schedule: bool = False
+    """It was made by a schedule, whose run of the same id is told how it ends."""
 
     @property
     def attempts_allowed(self) -> int:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mainspring.core.job import JobId, NodeId
 from mainspring.core.outcome import AttemptError
-from mainspring.stores.records import Delivery
+from mainspring.stores.records import Delivery, SlotFacts
 
 
 class CallFacts(Struct, frozen=True, kw_only=True, gc=False):
@@ -81,6 +81,10 @@ class CallFacts(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def traceparent(self) -> str | None:
         return self.delivery.facts.traceparent
+
+    @property
+    def slot(self) -> SlotFacts | None:
+        return self.delivery.facts.slot
 
     @property
     def key(self) -> str | None:

@@ -21,7 +21,7 @@ from mainspring.supervise import Directive, Notifier, Proceed, Sleep
 AHEAD: Final = 0.1  # seconds of work that may be claimed before there is a place for it
 MOST_AHEAD: Final = 2500
 LOOK: Final = 1.0  # seconds between two looks if nothing wakes the claimer: a hint may be lost, a clock may jump
-JITTER: Final = 0.1  # by which a look may come sooner, so that nodes started together do not look together
+JITTER: Final = 0.04  # by which a look may come sooner: nodes that started together drift apart, and it costs little
 AGAIN: Final = 0.05  # what is due and was not given waits for something else to end
 
 

@@ -7,7 +7,7 @@ it, which carries what the handler says to the node.
 import threading
 from collections.abc import Awaitable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -209,6 +209,31 @@ class Context:
     @property
     def started_at(self) -> datetime:
         return self._facts.started_at
+
+    @property
+    def schedule(self) -> str | None:
+        """The schedule that made this job; None for one that was enqueued."""
+        return self._facts.slot.schedule if self._facts.slot else None
+
+    @property
+    def slot(self) -> datetime | None:
+        """The instant that the job was made for, in UTC; None for one without, such as a run that was asked for by hand."""
+        return self._facts.slot.slot if self._facts.slot else None
+
+    @property
+    def zone(self) -> str:
+        """The time zone of the schedule, by its name."""
+        return self._facts.slot.zone if self._facts.slot else "UTC"
+
+    @property
+    def lateness(self) -> timedelta:
+        """How long after its slot, or after it was due, this attempt was started."""
+        return max(timedelta(0), self.started_at - (self.slot or self.due_at))
+
+    @property
+    def is_catch_up(self) -> bool:
+        """Whether the slot had been missed when it was decided, or was asked for later."""
+        return self._facts.slot is not None and self._facts.slot.is_catch_up
 
     def remaining(self) -> float | None:
         """Say how many seconds are left before the timeout, 0.0 at least; None if there is no timeout."""

@@ -1,7 +1,7 @@
 """A node: opens the store that it is given, starts its services, owns their shutdown.
 
-Nothing is global; two nodes can live in one process. The order of the end is the order of the data: no more claims,
-then what runs, then what is to be written, and the leases last.
+Nothing is global; two nodes can live in one process. The order of the end is the order of the data: no more claims and
+no more steps of services, then what runs, then what is to be written, and the leases last.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.job import JobId, NodeId
+from mainspring.core.names import Name
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError, StoreError
 from mainspring.runtime.attempt import Reason
@@ -24,6 +25,8 @@ from mainspring.runtime.events import Events, Listener, log
 from mainspring.runtime.keeper import Beat, Ears, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.parts import Parts, service
+from mainspring.runtime.planned import Planned
+from mainspring.runtime.service import ServiceDefinition
 from mainspring.runtime.thread_of_its_own import in_a_thread_of_its_own
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
@@ -42,11 +45,13 @@ class NodeReport:
     """Jobs whose body would not stop."""
     unwritten: int = 0
     """Attempts whose end the store would not take; their jobs are noticed when the node is."""
+    services: tuple[str, ...] = ()
+    """Services whose step would not stop."""
 
     @property
     def drained(self) -> bool:
         """Whether everything that ran was finished, or given back in good order."""
-        return not self.abandoned and not self.unwritten
+        return not self.abandoned and not self.unwritten and not self.services
 
 
 class Node:
@@ -62,6 +67,8 @@ class Node:
         middleware: Sequence[Middleware] = (),
         listeners: Sequence[Listener] = (),
         queues: Mapping[str, QueueSettings] | None = None,
+        planned: Planned | None = None,
+        services: Mapping[Name, ServiceDefinition] | None = None,
     ) -> None:
         self.settings = settings or NodeSettings()
         self.events = Events(listeners)
@@ -81,6 +88,8 @@ class Node:
             events=self.events,
             queues=dict(queues or {}),
             me=lambda: self._membership,
+            planned=planned or Planned(),
+            services={} if services is None else services,  # the app's own, which may grow
         )
         self._orders = self._parts.orders(self)
         self._joined = Stop()
@@ -109,8 +118,7 @@ class Node:
             raise DeclarationError("node", f"a process slot imports the module to find its task; {advice}")
         parts = self._parts
         await self._store.open()
-        await self._store.declare(parts.gates())
-        parts.declared = parts.names
+        await parts.declare()
         try:
             ears = Ears(joined=self._on_joined, renewed=self._on_renewed, gone=self._on_gone)
             self._leases.spawn("keeper", in_a_thread_of_its_own(parts.keeper(ears), self._leases.stop))
@@ -122,8 +130,16 @@ class Node:
         self._duties.start(service("reaper", parts.reaper))
         self._duties.start(service("orders", self._orders))
         self._duties.start(Service("pruner", parts.pruner.step, pacing=NO_PAUSE))
-        self._unwatch = self._store.watch(parts.claimer.wake.notify_one)
+        self._unwatch = self._store.watch(self._on_hint)
         self._intake.start(service("claimer", parts.claimer))
+        if self.settings.ticker:
+            self._intake.start(service("ticker", parts.ticker))
+        parts.services.start()
+
+    def _on_hint(self) -> None:
+        self._parts.claimer.wake.notify_one()
+        self._parts.ticker.wake.notify_one()
+        self._parts.services.hint()
 
     # What the keeper tells.
 
@@ -141,9 +157,10 @@ class Node:
     def _on_renewed(self, beat: Beat) -> None:
         self._fear_silence(beat)
         self._parts.reaper.renewed(beat)
+        self._parts.services.renewed(beat)
         self._parts.reaper.lost(self._parts.runner.reconcile(beat.pulse.held, beat.began))
         self._orders.received(beat.pulse.orders)
-        if self._parts.declared != self._parts.names:
+        if self._parts.has_news:
             self._declare_soon()
 
     def _declare_soon(self) -> None:
@@ -152,14 +169,13 @@ class Node:
 
     async def _declare(self) -> None:
         """Tell the store what the node says about itself now. Tasks that are new are claimed only after that."""
-        names = self._parts.names
         try:
-            await self._store.declare(self._parts.gates())
-            await self._store.update(self.id, self._membership.term, replace(self._parts.record(), id=self.id))
+            await self._parts.declare(self._update)
         except StoreError as error:
             log.warning("node %s could not say what it knows by now: %s", self.id, error)
-        else:
-            self._parts.declared = names
+
+    async def _update(self) -> None:
+        await self._store.update(self.id, self._membership.term, replace(self._parts.record(), id=self.id))
 
     def _fear_silence(self, beat: Beat) -> None:
         """Stop our own work before others may take it, unless no renewal comes because there is no store for anyone."""
@@ -253,9 +269,12 @@ class Node:
         self.stop.set()
         if self._unwatch:
             self._unwatch()
-        await self._intake.shutdown(grace="1s", deadline="2s")
-        runner.give_back_all()
-        await self._patience(seconds(self.settings.grace if grace is None else grace))
+        patience = seconds(self.settings.grace if grace is None else grace)
+        async with asyncio.TaskGroup() as ends:
+            services = ends.create_task(self._parts.services.end(grace=patience, hurry=self.hurry))
+            await self._intake.shutdown(grace="1s", deadline="2s")
+            runner.give_back_all()
+            await self._patience(patience)
         runner.stop_all(Reason.SHUTDOWN)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds(self.settings.stop_grace)):
@@ -274,7 +293,9 @@ class Node:
         await self._parts.body.close()
         await self._leave(may_leave=exiting or not left)
         abandoned = tuple(attempt.delivery.claim.job.id for attempt in left)
-        return NodeReport(interrupted=runner.interrupted, abandoned=abandoned, unwritten=unwritten)
+        return NodeReport(
+            interrupted=runner.interrupted, abandoned=abandoned, unwritten=unwritten, services=services.result()
+        )
 
     async def _patience(self, grace: float) -> None:
         """Wait until nothing runs, the grace time is over, or somebody is in a hurry."""

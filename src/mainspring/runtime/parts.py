@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from mainspring.clock import Clock
@@ -11,7 +11,9 @@ from mainspring.core.job import NodeId
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.liveness import beat_of
 from mainspring.core.names import Name
+from mainspring.core.schedule import Plan
 from mainspring.duration import duration, seconds
+from mainspring.ids import new_id
 from mainspring.runtime.body import Body
 from mainspring.runtime.claimer import Claimer
 from mainspring.runtime.definition import ExecutorKind, QueueSettings, Registry, gate_of
@@ -19,11 +21,16 @@ from mainspring.runtime.events import Events
 from mainspring.runtime.keeper import Ears, Keeper, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.orders import Obeys, Orders
+from mainspring.runtime.planned import Planned
+from mainspring.runtime.planned import declare as declare_schedules
 from mainspring.runtime.process import this_process
 from mainspring.runtime.pruner import Pruner
 from mainspring.runtime.reaper import Reaper
 from mainspring.runtime.runner import Runner
+from mainspring.runtime.service import ServiceDefinition
+from mainspring.runtime.services import Services
 from mainspring.runtime.settler import Settler
+from mainspring.runtime.ticker import Ticker
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.stores.records import NodeRecord
@@ -46,6 +53,8 @@ class Parts:
         events: Events,
         queues: Mapping[str, QueueSettings],
         me: Callable[[], Membership],
+        planned: Planned,
+        services: Mapping[Name, ServiceDefinition],
     ) -> None:
         self.declared: frozenset[Name] = frozenset()
         """The tasks that the store knows this node to know."""
@@ -57,6 +66,9 @@ class Parts:
         self._clock = clock
         self._queues = queues
         self._me = me
+        self._planned = planned
+        self._plans: Mapping[Name, Plan] = {}
+        self.ticker = Ticker(store, events, clock=clock, new_id=new_id)
         self.settler = Settler(store, events)
         self.body = Body(store, events, settings, middleware, clock)
         self.runner = Runner(
@@ -67,6 +79,7 @@ class Parts:
         self.reaper = Reaper(
             store, self.settler, events, me=lambda: me().node, clock=clock, lease=self.lease, beat=self.beat
         )
+        self.services = Services(services, store, events, me=lambda: me().node, settings=settings, clock=clock)
         self.pruner = Pruner(
             store,
             self.settler,
@@ -90,6 +103,20 @@ class Parts:
         """What is limited, and what is not: a limit that was taken out of the code is taken out of the store."""
         of_tasks = [gate for definition in self._registry for gate in definition.gates]
         return [*of_tasks, *(gate_of(Scope.QUEUE, name, queue.limit) for name, queue in self._queues.items())]
+
+    @property
+    def has_news(self) -> bool:
+        """Whether more has been declared in this program than the store knows of."""
+        return self.declared != self.names or self._plans != self._planned.plans
+
+    async def declare(self, tell: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Tell the store what is declared here. Tasks that are new are claimed only after that."""
+        names, plans = self.names, dict(self._planned.plans)
+        await self._store.declare(self.gates())
+        await declare_schedules(self._store, self._planned, names)
+        if tell:
+            await tell()
+        self.declared, self._plans = names, plans
 
     def _tasks(self) -> tuple[frozenset[Name], frozenset[Name]]:
         """What may be claimed: tasks for the event loop and threads, and those for process slots."""
@@ -119,6 +146,6 @@ class Parts:
         )
 
 
-def service(name: str, part: "Settler | Reaper | Claimer | Orders") -> Service:
+def service(name: str, part: "Settler | Reaper | Claimer | Orders | Ticker") -> Service:
     """A duty that is woken when there is something to do, and tries again soon when the store would not."""
     return Service(name, part.step, wake=[part.wake], pacing=NO_PAUSE, backoff=WRITE_AGAIN)

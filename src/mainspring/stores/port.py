@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
+from uuid import UUID
 
 from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.limits import Gate
@@ -31,6 +32,8 @@ from mainspring.stores.records import (
     JobView,
     Lock,
     LogLine,
+    Looked,
+    Move,
     NewJob,
     NodeOrder,
     NodeRecord,
@@ -40,6 +43,9 @@ from mainspring.stores.records import (
     Place,
     Pulse,
     QueueView,
+    RunFilter,
+    RunPage,
+    SchedulePage,
     SchemaVersion,
     Settled,
     Settlement,
@@ -96,6 +102,10 @@ class Jobs(Protocol):
            the job's places are given up unless it `keeps_place`; a finished job's unique key.
         6. A finished job that becomes active again takes its unique key again; if another has it: CONFLICT, and its `holder`.
         7. Deleting a job takes all of it away: attempts, log lines, places, its unique key.
+        8. The end of a schedule's job is written to its run in the same transaction: state, `finished_at`, and the
+           error of a failure. An operator's retry opens the run again; a job that is deleted before its end leaves it
+           as cancelled. A schedule that `waits` is looked at again: `next_at` and `last_end` become the store's now,
+           it waits no longer, its revision grows; one that is paused keeps its `next_at`.
         """
         ...
 
@@ -137,7 +147,50 @@ class Jobs(Protocol):
         1. Finished jobs whose `keep_until` has passed, with all that belongs to them; nothing else that is a job.
         2. Dead nodes that hold no lease and no place, a day after their death; orders a day after they were given;
            unique keys that are free; locks a day after they expired.
+        3. Runs that are not open, when their schedule's `keep_runs` has passed since they were decided.
         """
+        ...
+
+
+class Schedules(Protocol):
+    """What is planned. A schedule's steps are decided by `core.schedule`, on what a look found."""
+
+    async def due(self, limit: int) -> Looked:
+        """Look at the schedules whose `next_at` has come, the longest due first, at most `limit`.
+
+        1. By the store's now, which the answer brings. 2. `next_at` of the answer is the earliest one of those that are
+           not among them; it may have passed already.
+        3. One that cannot be read here does not hinder the others.
+        4. Its cost grows with what it returns, not with the schedules that there are.
+        """
+        ...
+
+    async def look(self, names: Sequence[Name]) -> Looked:
+        """Look at schedules by their names; those that are not there are left out."""
+        ...
+
+    async def move(self, moves: Sequence[Move]) -> tuple[bool, ...]:
+        """Write steps of schedules; whether each was accepted, in order. One that is not does not hinder the others.
+
+        1. Accepted while the schedule is at the revision of `before`, or is not there if that is None; then all of it
+           is written, the jobs as `Jobs.enqueue` would, else nothing.
+        2. Two moves from the same revision are never both accepted, on whatever connections, and a slot of a schedule
+           has one job at most: a run with a job for a slot that has one already makes its move not accepted.
+        3. A job whose unique key is taken is not made: its run is written without one, for the reason `taken`.
+        4. One that is to wait (`waits`) while no run of it is open is to be looked at at once: `next_at` becomes now,
+           unless it is paused.
+        5. Taking a schedule away leaves its runs and its jobs.
+        """
+        ...
+
+    async def list_schedules(
+        self, *, owner: str | None = None, limit: int = 100, after: str | None = None
+    ) -> SchedulePage:
+        """Read a page of schedules, by name, of one owner or of all; `after` is a page's own `after`."""
+        ...
+
+    async def runs(self, which: RunFilter, *, limit: int = 100, after: UUID | None = None) -> RunPage:
+        """Read a page of runs, newest decision first; `after` is a page's own `after`."""
         ...
 
 
@@ -271,6 +324,8 @@ class Wake(Protocol):
     def watch(self, ring: Callable[[], None]) -> Callable[[], None]:
         """Have `ring` called, in any thread, soon after a commit by anyone by which something became claimable or finished.
 
+        So it is when a schedule is changed, or a lock resigned.
+
         Returns how to end that. It may be called for other commits too.
 
         1. Called at least once after the last of any number of such commits, and never before the commit.
@@ -362,5 +417,5 @@ class Schema(Protocol):
         ...
 
 
-class Store(Jobs, Nodes, Locks, Operator, Inspector, Wake, Schema, Protocol):
+class Store(Jobs, Schedules, Nodes, Locks, Operator, Inspector, Wake, Schema, Protocol):
     """A store that plays every role there is today."""

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from sys import maxsize
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -17,12 +18,24 @@ from mainspring.core.job import Cause, Claim, Job, JobId, NodeId, Retention, Sta
 from mainspring.core.machine import Change, Event
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError
+from mainspring.core.schedule import Origin, Run, Schedule
 from mainspring.core.unique import UniqueKey
 
 When: TypeAlias = datetime | timedelta
 """An instant, or a length of time that counts from the store's now."""
 
 AT_ONCE: Final = timedelta(0)
+
+
+class SlotFacts(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Which slot of which schedule a job was made for."""
+
+    schedule: str
+    slot: datetime | None = None
+    """None: somebody asked for it by hand."""
+    zone: str = "UTC"
+    origin: Origin = Origin.SLOT
+    is_catch_up: bool = False
 
 
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -33,6 +46,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The job whose handler enqueued it."""
     owner: str | None = None
     traceparent: str | None = None
+    slot: SlotFacts | None = None
+    """Says that the job is that of a schedule's run, which has the same id: the end of one is the end of the other."""
 
 
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
@@ -280,6 +295,68 @@ class Lock(Struct, frozen=True, kw_only=True):
     holder: str
     term: int
     expires_at: datetime
+
+
+class Move(Struct, frozen=True, kw_only=True):
+    """A step of a schedule that is to be written, with its runs and their jobs."""
+
+    before: Schedule | None
+    """Written only while it is still at this revision; None: only if there is none of that name."""
+    after: Schedule | None
+    """None: it is taken away."""
+    runs: tuple[Run, ...] = ()
+    """New ones, and such as are to be written over what is there under their id."""
+    jobs: tuple[NewJob, ...] = ()
+    """Of those among the runs that make one: they have the same ids."""
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """A schedule, and what of it has not ended."""
+
+    schedule: Schedule
+    open: tuple[JobId, ...] = ()
+    """Jobs of its runs that wait or run, newest first, ten at most."""
+
+
+class Looked(Struct, frozen=True, kw_only=True):
+    """An answer about schedules."""
+
+    now: datetime
+    """The store's clock, when it looked."""
+    looks: tuple[Look, ...]
+    next_at: datetime | None = None
+    """When the first schedule comes up that is not among them; None: none will by itself."""
+    unreadable: Mapping[str, str] = {}
+    """Schedules that cannot be understood here, such as by a zone that this machine does not know, and why."""
+
+
+class SchedulePage(Struct, frozen=True, kw_only=True):
+    """Some schedules, by name."""
+
+    now: datetime
+    looks: tuple[Look, ...]
+    after: str | None = None
+    """Where the next page begins; None if this was the last."""
+    unreadable: Mapping[str, str] = {}
+
+
+class RunFilter(Struct, frozen=True, kw_only=True):
+    """Which runs to list; what is left out does not matter."""
+
+    schedule: Name | None = None
+    after_slot: datetime | None = None
+    """Only those of slots later than this."""
+    until_slot: datetime | None = None
+    """Only those of slots up to this."""
+    with_job: bool | None = None
+
+
+class RunPage(Struct, frozen=True, kw_only=True):
+    """Some runs, the newest decision first."""
+
+    runs: tuple[Run, ...]
+    after: UUID | None = None
+    """Where the next page begins; None if this was the last."""
 
 
 class AttemptView(Struct, frozen=True, kw_only=True):

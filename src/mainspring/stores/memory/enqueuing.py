@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from mainspring.core.command import CancelJob
 from mainspring.core.job import WAITING, Job, JobId
-from mainspring.core.machine import first_state
+from mainspring.core.machine import command, first_state
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import Conflict
+from mainspring.stores.memory.settling import settle
 from mainspring.stores.memory.tables import Tables
 from mainspring.stores.memory.uniques import UniqueName
-from mainspring.stores.records import Enqueued, JobView, NewJob, When
+from mainspring.stores.records import Enqueued, JobView, NewJob, Settlement, When
 
 
 class Insertion(NamedTuple):
@@ -21,24 +23,35 @@ class Insertion(NamedTuple):
 
 
 class Plan:
-    """The answers for a batch, and what has to be done for them to be true."""
+    """The answers for a batch, and what has to be done for them to be true.
 
-    def __init__(self, tables: Tables, new: Sequence[NewJob], now: datetime) -> None:
+    `may_raise=False` answers with the job that has the unique key even where a new one says RAISE.
+    """
+
+    def __init__(self, tables: Tables, new: Sequence[NewJob], now: datetime, *, may_raise: bool = True) -> None:
         self._tables = tables
         self._now = now
+        self._may_raise = may_raise
         self._ids: set[JobId] = set()
         self._taken: dict[UniqueName, JobId] = {}  # by earlier jobs of the batch
         self.insertions: list[Insertion] = []
         self.answers = tuple(self._answer(one) for one in new)
+
+    def write(self) -> None:
+        for new, replaced in self.insertions:
+            if replaced:
+                change = command(self._tables.rows[replaced].job, CancelJob(), self._now)
+                settle(self._tables, Settlement(change=change), self._now)
+            self._tables.insert(new)
 
     def _answer(self, new: NewJob) -> Enqueued:
         if new.id in self._tables.rows or new.id in self._ids:
             return Enqueued(id=new.id, fresh=False)
         holder = self._holder(new, new.unique) if new.unique else None
         if new.unique and holder:
-            if new.unique.on_conflict is OnConflict.RAISE:
+            if new.unique.on_conflict is OnConflict.RAISE and self._may_raise:
                 raise Conflict(str(new.task), new.unique.key, str(holder))
-            if new.unique.on_conflict is OnConflict.RETURN or not self._waits(holder):
+            if new.unique.on_conflict is not OnConflict.REPLACE or not self._waits(holder):
                 return Enqueued(id=holder, fresh=False)
         self._ids.add(new.id)
         if new.unique:
@@ -70,6 +83,7 @@ def _view(new: NewJob, now: datetime) -> JobView:
         loss_limit=new.loss_limit,
         expires_at=None if new.expires is None else _instant(new.expires, now),
         retention=new.retention,
+        of_schedule=new.facts.slot is not None,
     )
     return JobView(
         job=job,

@@ -7,11 +7,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from mainspring.core import machine
-from mainspring.core.command import CancelJob
 from mainspring.core.job import JobId, NodeId, State
 from mainspring.core.limits import Gate, Scope
 from mainspring.stores.memory.claiming import choose, next_due
-from mainspring.stores.memory.enqueuing import Insertion, Plan
+from mainspring.stores.memory.enqueuing import Plan
 from mainspring.stores.memory.guard import Guarded
 from mainspring.stores.memory.lanes import Lane
 from mainspring.stores.memory.settling import settle
@@ -37,8 +36,7 @@ class JobsRole(Guarded):
     async def enqueue(self, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
         with self._locked() as now:
             plan = Plan(self._tables, new, now)
-            for insertion in plan.insertions:
-                self._insert(insertion, now)
+            plan.write()
         if plan.insertions:
             self._ring()
         return plan.answers
@@ -85,12 +83,6 @@ class JobsRole(Guarded):
                     self._tables.lanes.reconsider_all(gate.name)
         if changed:
             self._ring()
-
-    def _insert(self, insertion: Insertion, now: datetime) -> None:
-        if insertion.replaces:
-            replaced = self._tables.rows[insertion.replaces].job
-            settle(self._tables, Settlement(change=machine.command(replaced, CancelJob(), now)), now)
-        self._tables.insert(insertion.view)
 
     def _asked(self, request: ClaimRequest) -> list[Lane]:
         """Find the lanes that the node asks for, from queues that are not paused."""

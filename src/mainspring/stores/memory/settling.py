@@ -10,6 +10,7 @@ from mainspring.core.machine import Event, Fit
 from mainspring.core.outcome import Deferred, Raised, Snoozed, Succeeded
 from mainspring.stores.memory.tables import Row, Tables, is_active
 from mainspring.stores.records import AttemptView, JobView, Place, Settled, Settlement, Verdict
+from mainspring.stores.schedules import end_of
 
 ATTEMPTS_KEPT: Final = 100
 
@@ -46,6 +47,8 @@ def _apply(tables: Tables, row: Row, settlement: Settlement, now: datetime) -> S
         tables.write(row, replace(row.view, job=_in_utc(change.after)), now)
     else:
         _end(tables, row, change.node, settlement, now)
+    if change.before.of_schedule and (end := end_of(change, now)):
+        tables.plans.ended(change.before.id, end, now)
     return Settled(verdict=Verdict.ACCEPTED)
 
 

@@ -11,12 +11,13 @@ from mainspring.stores.memory.inspect import InspectorRole
 from mainspring.stores.memory.jobs import JobsRole
 from mainspring.stores.memory.locks import LocksRole
 from mainspring.stores.memory.nodes import NodesRole, OperatorRole
+from mainspring.stores.memory.schedules import SchedulesRole
 from mainspring.stores.memory.upkeep import UpkeepRole
 
 _SYSTEM_CLOCK: Final = SystemClock()
 
 
-class MemoryStore(JobsRole, UpkeepRole, NodesRole, LocksRole, OperatorRole, InspectorRole):
+class MemoryStore(JobsRole, UpkeepRole, SchedulesRole, NodesRole, LocksRole, OperatorRole, InspectorRole):
     """Fulfils every role of `mainspring.stores.port.Store`.
 
     What it holds outlives `close`: who opens it again finds everything there.

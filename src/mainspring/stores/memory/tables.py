@@ -14,6 +14,7 @@ from mainspring.core.names import Name
 from mainspring.errors import NodeGone
 from mainspring.stores.memory.gates import Gates, Taken, taken_by
 from mainspring.stores.memory.lanes import Lanes
+from mainspring.stores.memory.plans import Plans
 from mainspring.stores.memory.turns import Turns
 from mainspring.stores.memory.uniques import Uniques
 from mainspring.stores.records import (
@@ -82,6 +83,7 @@ class Tables:
         self.gates = Gates()
         self.lanes = Lanes(self.gates)
         self.uniques = Uniques()
+        self.plans = Plans()
         self.nodes: dict[NodeId, Node] = {}
         self.used_ids: set[NodeId] = set()
         self.last_known: dict[Name, datetime] = {}  # when a task was last known by a node that has forgotten it or died

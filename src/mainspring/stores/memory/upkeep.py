@@ -31,6 +31,7 @@ class UpkeepRole(Guarded):
         with self._locked() as now:
             left = limit
             left -= self._prune_jobs(left, now)
+            left -= self._tables.plans.runs.prune(left, now)
             left -= self._tables.uniques.prune(left, now)
             left -= self._prune_nodes(left, now - A_DAY)
             left -= self._prune_orders(left, now - A_DAY)

@@ -46,7 +46,7 @@ def delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -
         id_, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,
         enqueued_at, payload, _traced, expires_at, timeout, key, parent, stored_facts, _home, _now,
     ) = row  # fmt: skip
-    backoff, retention = policy(stored_policy)
+    backoff, retention, of_schedule = policy(stored_policy)
     job = Job(
         id=id_,
         task=lane.task,
@@ -63,8 +63,8 @@ def delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -
         revision=revision,
         retention=retention,
     )
-    if granted or expires_at is not None:
-        job = replace(job, granted=granted, expires_at=expires_at)
+    if granted or expires_at is not None or of_schedule:
+        job = replace(job, granted=granted, expires_at=expires_at, of_schedule=of_schedule)
     made = Delivery(claim=Claim(job=job, node=node), source=_WAITING[state], payload=payload, enqueued_at=enqueued_at)
     if timeout is None and key is None and parent is None and stored_facts is None and traces is None:
         return made

@@ -61,7 +61,7 @@ def enqueue(at: datetime | None, batch: Batch) -> Verb[tuple[Enqueued, ...]]:
     if is_new and not any(job.unique for job in batch.new):
         return (yield from _add_new(at, batch.new))
     answers: dict[int, Enqueued] = {}
-    for places in _rounds(batch.new):
+    for places in rounds(batch.new):
         jobs = {place: batch.new[place] for place in places}
         found = yield from _contested(at, [job for job in jobs.values() if job.unique is not None])
         for kind, some in by_kind([job for job in jobs.values() if job.unique is None]).items():
@@ -88,7 +88,7 @@ def enqueue_new_unique(at: datetime | None, job: NewJob) -> Verb[bool]:
     return bool((yield Ask(_ADD_UNIQUE, _values(at, _kind(job), [job]))))
 
 
-def _rounds(new: Sequence[NewJob]) -> Iterator[Sequence[int]]:
+def rounds(new: Sequence[NewJob]) -> Iterator[Sequence[int]]:
     """Divide a batch, so that no id and no unique key comes twice in one part; gives places in the batch."""
     left: Sequence[int] = range(len(new))
     if len({job.id for job in new}) == len(new) and not any(job.unique for job in new):
@@ -136,6 +136,7 @@ def _are_alike(job: NewJob, other: NewJob) -> bool:
         and job.expires is other.expires
         and job.timeout is other.timeout
         and job.unique is other.unique
+        and job.facts.slot is other.facts.slot
         and job.queue == other.queue
         and job.priority == other.priority
         and job.max_attempts == other.max_attempts
@@ -148,7 +149,7 @@ def _kind(job: NewJob) -> Kind:
         Lane(job.queue, job.task, job.priority),
         job.max_attempts,
         job.loss_limit,
-        policy_text(job.backoff, job.retention),
+        policy_text(job.backoff, job.retention, job.facts.slot is not None),
         job.timeout,
         _span(job.run_at),
         None if job.expires is None else _span(job.expires),
@@ -192,7 +193,7 @@ def _single(at: datetime | None, job: NewJob) -> tuple[object, ...]:
         lane.priority,
         job.max_attempts,
         job.loss_limit,
-        policy_text(job.backoff, job.retention),
+        policy_text(job.backoff, job.retention, job.facts.slot is not None),
         job.timeout,
         None if delay is not None else job.run_at,
         delay,

@@ -27,7 +27,7 @@ _BRIEF: Final = Statement("schema_brief", "SELECT set_config('lock_timeout', '2s
 _NAME: Final = re.compile(r"(\d{4})_\w+\.sql")
 _OLDEST_CODE: Final = re.compile(r"^-- oldest code: (\d+)$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"\s*--.*")
-_MADE: Final = re.compile(r"^CREATE (?:TABLE|SEQUENCE) mainspring\.(\w+)|^CREATE INDEX (\w+)", re.MULTILINE)
+_MADE: Final = re.compile(r"^CREATE (?:TABLE|SEQUENCE) mainspring\.(\w+)|^CREATE (?:UNIQUE )?INDEX (\w+)", re.MULTILINE)
 
 
 class Migration(NamedTuple):

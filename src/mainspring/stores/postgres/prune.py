@@ -17,12 +17,13 @@ T = TypeVar("T")
 _HISTORY: Final = statement("prune_history")
 _WATERMARK: Final = statement("prune_watermark")
 _PLACES: Final = statement("prune_places")
-_COUNTED: Final = tuple(statement(f"prune_{what}") for what in ("nodes", "orders", "locks"))
+_COUNTED: Final = tuple(statement(f"prune_{what}") for what in ("runs", "nodes", "orders", "locks"))
 _CLEAR: Final = statement("node_clear")
 _HOLD: Final = statement("prune_unique_hold")
 _STRAY: Final = statement("prune_unique_stray")
 _UNIQUE_KEYS: Final = statement("prune_unique_keys")
 _KEYS: Final = statement("prune_keys")
+_MOVED: Final = statement("prune_moved")
 
 
 class Runs(Protocol):
@@ -57,6 +58,7 @@ def pruned(at: datetime | None, limit: int) -> Verb[int]:
         gone += yield from _free((yield Ask(_HOLD, (at, limit - gone))))
     yield from _free((yield Ask(_STRAY, (limit,))))
     yield Ask(_KEYS, (at, limit))
+    yield Ask(_MOVED, (at, limit))
     return int(gone)
 
 

@@ -31,14 +31,16 @@ _error: Final = msgspec.json.Decoder(AttemptError)
 
 
 @lru_cache(REMEMBERED)
-def policy_text(backoff: Backoff, retention: Retention) -> str:
+def policy_text(backoff: Backoff, retention: Retention, of_schedule: bool) -> str:
     spans = (backoff.initial, backoff.increment, backoff.cap, retention.succeeded, retention.failed)
-    return encode([*(span // _MOMENT for span in spans), backoff.multiplier, backoff.jitter]).decode()
+    stored = [*(span // _MOMENT for span in spans), backoff.multiplier, backoff.jitter]
+    return encode([*stored, True] if of_schedule else stored).decode()
 
 
 @lru_cache(REMEMBERED)
-def policy(text: str) -> tuple[Backoff, Retention]:
-    initial, increment, cap, succeeded, failed, multiplier, jitter = msgspec.json.decode(text)
+def policy(text: str) -> tuple[Backoff, Retention, bool]:
+    """Read what the jobs of a task share; last, whether they are those of a schedule."""
+    initial, increment, cap, succeeded, failed, multiplier, jitter, *of_schedule = msgspec.json.decode(text)
     backoff = Backoff(
         initial=timedelta(0, 0, initial),
         increment=timedelta(0, 0, increment),
@@ -46,7 +48,8 @@ def policy(text: str) -> tuple[Backoff, Retention]:
         multiplier=multiplier,
         jitter=jitter,
     )
-    return backoff, Retention(succeeded=timedelta(0, 0, succeeded), failed=timedelta(0, 0, failed))
+    retention = Retention(succeeded=timedelta(0, 0, succeeded), failed=timedelta(0, 0, failed))
+    return backoff, retention, bool(of_schedule)
 
 
 name: Final = lru_cache(REMEMBERED)(Name.parse)
@@ -117,7 +120,7 @@ def job(row: Row) -> Job:
         id_, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts,
         policy_, expires_at, cancel_requested_at, finished_at, keep_until, cause,
     ) = row[:19]  # fmt: skip
-    backoff, retention = policy(policy_)
+    backoff, retention, of_schedule = policy(policy_)
     return Job(
         id=id_,
         task=name(task),
@@ -139,4 +142,5 @@ def job(row: Row) -> Job:
         finished_at=finished_at,
         keep_until=keep_until,
         cause=None if cause is None else _CAUSES[cause],
+        of_schedule=of_schedule,
     )

@@ -15,7 +15,7 @@ from mainspring.core.limits import Scope
 from mainspring.core.machine import Event, Fit
 from mainspring.core.outcome import Deferred, Raised, Snoozed, Succeeded
 from mainspring.core.unique import UniqueKey
-from mainspring.stores.postgres import unique
+from mainspring.stores.postgres import runs, unique
 from mainspring.stores.postgres.bodies import attempt_bytes
 from mainspring.stores.postgres.lanes import lane_of
 from mainspring.stores.postgres.rows import clean, columns, error_bytes, job, key_bytes, key_text
@@ -23,6 +23,7 @@ from mainspring.stores.postgres.rows import unique as unique_key
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import AttemptView, Settled, Settlement, Verdict
+from mainspring.stores.schedules import End, end_of
 
 _SUCCEED: Final = statement("settle_success")
 _READ: Final = statement("settle_read")
@@ -58,7 +59,10 @@ def successes(settlements: Sequence[Settlement]) -> tuple[NodeId, list[int]] | N
     plain = [
         place
         for place, one in enumerate(settlements)
-        if one.change.event is Event.SUCCEEDED and one.by == by == one.change.node and not one.keeps_place
+        if one.change.event is Event.SUCCEEDED
+        and one.by == by == one.change.node
+        and not one.keeps_place
+        and not one.change.before.of_schedule  # whose run is to be told
     ]
     if not plain or len({one.change.before.id for one in settlements}) < len(settlements):
         return None
@@ -226,9 +230,13 @@ class Writes:
     errors: list[tuple[JobId, bytes]] = field(default_factory=list)
     vacated: list[tuple[JobId, int]] = field(default_factory=list)
     kept: list[tuple[object, ...]] = field(default_factory=list)
+    ends: list[tuple[JobId, End]] = field(default_factory=list)
+    """Of jobs of schedules, for their runs."""
 
     def add(self, found: Found, settlement: Settlement) -> None:
         after = settlement.change.after
+        if found.job.of_schedule and (end := end_of(settlement.change, self.now)) is not None:
+            self.ends.append((found.job.id, end))
         if after is None:
             self.deleted.append(found.job.id)
             return
@@ -258,6 +266,8 @@ class Writes:
             yield Ask(_REVIVE, values)
         for id_ in self.deleted:
             yield Ask(_DELETE, (id_,))
+        if self.ends:
+            yield from runs.end(self.now, self.ends)
 
     def _end_attempt(self, found: Found, node: NodeId, settlement: Settlement) -> None:
         job_, outcome = found.job, settlement.change.outcome

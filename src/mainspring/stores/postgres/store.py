@@ -13,6 +13,7 @@ from mainspring.core.limits import Gate
 from mainspring.core.names import Name
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError, StoreUnavailable
+from mainspring.ids import new_id
 from mainspring.stores.postgres import (
     claim,
     enqueue,
@@ -25,11 +26,14 @@ from mainspring.stores.postgres import (
     operate,
     partitions,
     prune,
+    runs,
+    schedules,
     settle,
     through,
 )
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.enqueue import Batch
+from mainspring.stores.postgres.head import Head
 from mainspring.stores.postgres.joined import identity
 from mainspring.stores.postgres.lines import LONG_AGO, Lines
 from mainspring.stores.postgres.settings import Settings
@@ -48,6 +52,8 @@ from mainspring.stores.records import (
     JobView,
     Lock,
     LogLine,
+    Looked,
+    Move,
     NewJob,
     NodeOrder,
     NodeRecord,
@@ -57,6 +63,9 @@ from mainspring.stores.records import (
     Place,
     Pulse,
     QueueView,
+    RunFilter,
+    RunPage,
+    SchedulePage,
     SchemaVersion,
     Settled,
     Settlement,
@@ -116,10 +125,11 @@ class PostgresStore:
         )
         self._identity = UUID(int=0)
         self._lines = Lines()
+        self._head = Head()
         self._known: dict[NodeId, nodes.Known] = {}
         self._skew = Skew(self._settings)
         self._connections = Connections(self._settings)
-        self._bells = Bells(self._settings, on_hint=self._lines.pull, skew=self._skew)
+        self._bells = Bells(self._settings, on_hint=self._hinted, skew=self._skew)
         self._lines.hears = self._bells.hears
 
     # Jobs
@@ -228,6 +238,46 @@ class PostgresStore:
     async def prune(self, limit: int) -> int:
         return await prune.prune(self._connections, self._at, limit)
 
+    # Schedules
+
+    async def due(self, limit: int) -> Looked:
+        return await self._run(lambda: schedules.due(self._at, limit, self._head))
+
+    async def look(self, names: Sequence[Name]) -> Looked:
+        return await self._run(lambda: schedules.look(self._at, names))
+
+    async def move(self, moves: Sequence[Move]) -> tuple[bool, ...]:
+        self._connections.must_be_open()
+        steps = [schedules.Step.of(place, move) for place, move in enumerate(moves)]
+        if not steps:
+            return ()
+        quick, slow = schedules.divided(steps)
+        accepted: set[int] = set()
+        if quick:
+            accepted, left = await self._move(quick, patient=False)
+            slow += (step for step in quick if step.place in left)
+        if slow:
+            accepted |= (await self._move(slow, patient=True)).accepted
+        return tuple(step.place in accepted for step in steps)
+
+    async def _move(self, steps: Sequence[schedules.Step], *, patient: bool) -> schedules.Moved:
+        call = schedules.Call(new_id(self.now()), steps)
+        moved = await self._run(lambda: schedules.move(self._at, call, patient=patient), whole=True)
+        done = [step for step in steps if step.place in moved.accepted]
+        jobs = [job for step in done for job in step.jobs]
+        self._head.pull(min((step.after.next_at for step in done if step.after and step.after.next_at), default=None))
+        if done:  # other nodes' tickers want to know, also where there is nothing to claim
+            self._committed(self._since(jobs) if jobs else None)
+        return moved
+
+    async def list_schedules(
+        self, *, owner: str | None = None, limit: int = 100, after: str | None = None
+    ) -> SchedulePage:
+        return await self._run(lambda: schedules.page(self._at, owner, limit, after))
+
+    async def runs(self, which: RunFilter, *, limit: int = 100, after: UUID | None = None) -> RunPage:
+        return await self._run(lambda: runs.page(which, limit, after))
+
     # Nodes
 
     async def join(self, node: NodeRecord) -> int:
@@ -269,7 +319,10 @@ class PostgresStore:
         return await self._run(lambda: locks.extend(self._at, lock, ttl))
 
     async def resign(self, lock: Lock) -> bool:
-        return await self._run(lambda: locks.resign(self._at, lock))
+        resigned = await self._run(lambda: locks.resign(self._at, lock))
+        if resigned:
+            self._committed(None)
+        return resigned
 
     # Operator
 
@@ -410,6 +463,10 @@ class PostgresStore:
 
     async def _run(self, verb: Callable[[], Verb[T]], *, whole: bool = False) -> T:
         return await self._connections.run(verb, whole=whole)
+
+    def _hinted(self, least: datetime | None) -> None:
+        self._lines.pull(least)
+        self._head.pull(least)
 
     def _committed(self, least: datetime | None) -> None:
         """Tell everyone that something may be claimed, due since `least` at the earliest; None: it has only finished."""

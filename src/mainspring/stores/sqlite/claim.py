@@ -126,7 +126,7 @@ def _delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) 
         _number, stored_id, state, run_at, attempt, losses, lease, revision, max_attempts, loss_limit, stored_policy,
         payload, enqueued_at, granted, expires_at, timeout, key, parent, stored_facts,
     ) = row  # fmt: skip
-    backoff, retention = policy(stored_policy)
+    backoff, retention, of_schedule = policy(stored_policy)
     job = Job(
         id=job_id(stored_id),
         task=lane.task,
@@ -143,8 +143,8 @@ def _delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) 
         revision=revision + 1,
         retention=retention,
     )
-    if granted or expires_at is not None:
-        job = replace(job, granted=granted, expires_at=optional_instant(expires_at))
+    if granted or of_schedule or expires_at is not None:
+        job = replace(job, granted=granted, expires_at=optional_instant(expires_at), of_schedule=of_schedule)
     delivery = Delivery(
         claim=Claim(job=job, node=node), source=_WAITING[state], payload=payload, enqueued_at=instant(enqueued_at)
     )

@@ -34,19 +34,22 @@ JobRow: TypeAlias = tuple[int, bytes, str, int, int, int, int | None]
 PayloadRow: TypeAlias = tuple[object, ...]
 
 
-def enqueue(session: Session, new: Sequence[NewJob]) -> list[Enqueued]:
-    """Take in new jobs; one answer for each, in order."""
+def enqueue(session: Session, new: Sequence[NewJob], *, may_raise: bool = True) -> list[Enqueued]:
+    """Take in new jobs; one answer for each, in order.
+
+    `may_raise=False` answers with the job that has a unique key even where the new one says RAISE.
+    """
     batch = Batch(session)
     for job in new:
         if job.unique is None:
             batch.add(job)
         else:
-            _add_unique(session, batch, job, job.unique)
+            _add_unique(session, batch, job, job.unique, may_raise=may_raise)
     batch.write()
     return batch.answers
 
 
-def _add_unique(session: Session, batch: "Batch", job: NewJob, wanted: UniqueKey) -> None:
+def _add_unique(session: Session, batch: "Batch", job: NewJob, wanted: UniqueKey, *, may_raise: bool) -> None:
     if batch.concerns(job, wanted.key):
         batch.write()  # from here on the earlier one is found like any other
     if session.rows(_NUMBER, (job.id.bytes,)):
@@ -54,9 +57,9 @@ def _add_unique(session: Session, batch: "Batch", job: NewJob, wanted: UniqueKey
         return
     holder = unique.holder(session, job.task, wanted.key)
     if holder is not None:
-        if wanted.on_conflict is OnConflict.RAISE:
+        if wanted.on_conflict is OnConflict.RAISE and may_raise:
             raise Conflict(str(job.task), wanted.key, str(job_id(holder.job)))
-        if wanted.on_conflict is OnConflict.RETURN or holder.state not in WAITING:
+        if wanted.on_conflict is not OnConflict.REPLACE or holder.state not in WAITING:
             batch.answers.append(Enqueued(id=job_id(holder.job), fresh=False))
             return
         _cancel(session, holder.job)
@@ -131,7 +134,9 @@ class Batch:
                     number,
                     job.max_attempts,
                     job.loss_limit,
-                    policy_text(job.backoff, job.retention),
+                    policy_text(job.backoff, job.retention)
+                    if known is NO_FACTS or known.slot is None
+                    else policy_text(job.backoff, job.retention, of_schedule=True),
                     now,
                     None if job.timeout is None else span_micros(job.timeout),
                     job.key,

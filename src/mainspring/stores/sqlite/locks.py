@@ -39,4 +39,6 @@ def extend(session: Session, lock: Lock, ttl: timedelta) -> Lock | None:
 
 
 def resign(session: Session, lock: Lock) -> bool:
-    return bool(session.run(_RESIGN, (lock.name, lock.holder, lock.term)))
+    resigned = bool(session.run(_RESIGN, (lock.name, lock.holder, lock.term)))
+    session.woke = session.woke or resigned
+    return resigned

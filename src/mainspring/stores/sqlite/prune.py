@@ -16,6 +16,7 @@ _LOCKS: Final = statement("prune_locks")
 _KEYS: Final = statement("prune_unique_keys")
 _PERIODS: Final = statement("unique_periods_passed")
 _SPENT: Final = statement("prune_spent")
+_RUNS: Final = statement("prune_runs")
 
 
 def prune(session: Session, limit: int) -> int:
@@ -25,11 +26,22 @@ def prune(session: Session, limit: int) -> int:
         delete.delete(session, numbers, pruned=True)
     gone = len(numbers)
     yesterday = session.now - _DAY
-    for step, until in ((_nodes, yesterday), (_orders, yesterday), (_locks, yesterday), (_unique_keys, session.now)):
+    steps = (
+        (_runs, session.now),
+        (_nodes, yesterday),
+        (_orders, yesterday),
+        (_locks, yesterday),
+        (_unique_keys, session.now),
+    )
+    for step, until in steps:
         if gone < limit:
             gone += step(session, until, limit - gone)
     session.run(_SPENT, (session.now, limit))
     return gone
+
+
+def _runs(session: Session, until: int, limit: int) -> int:
+    return session.run(_RUNS, (until, limit))
 
 
 def _nodes(session: Session, until: int, limit: int) -> int:

@@ -99,14 +99,17 @@ _error: Final = msgspec.json.Decoder(AttemptError)
 
 
 @lru_cache(REMEMBERED)
-def policy_text(backoff: Backoff, retention: Retention) -> str:
+def policy_text(backoff: Backoff, retention: Retention, *, of_schedule: bool = False) -> str:
+    """Write what the jobs of a task share; so whether a schedule makes them costs no job anything."""
     spans = (backoff.initial, backoff.increment, backoff.cap, retention.succeeded, retention.failed)
-    return _encode([*map(span_micros, spans), backoff.multiplier, backoff.jitter]).decode()
+    mark = [1] if of_schedule else []
+    return _encode([*map(span_micros, spans), backoff.multiplier, backoff.jitter, *mark]).decode()
 
 
 @lru_cache(REMEMBERED)
-def policy(text: str) -> tuple[Backoff, Retention]:
-    initial, increment, cap, succeeded, failed, multiplier, jitter = msgspec.json.decode(text)
+def policy(text: str) -> tuple[Backoff, Retention, bool]:
+    """Read a backoff, a retention, and whether the job is that of a schedule's run."""
+    initial, increment, cap, succeeded, failed, multiplier, jitter, *mark = msgspec.json.decode(text)
     backoff = Backoff(
         initial=timedelta(0, 0, initial),
         increment=timedelta(0, 0, increment),
@@ -114,7 +117,8 @@ def policy(text: str) -> tuple[Backoff, Retention]:
         multiplier=multiplier,
         jitter=jitter,
     )
-    return backoff, Retention(succeeded=timedelta(0, 0, succeeded), failed=timedelta(0, 0, failed))
+    retention = Retention(succeeded=timedelta(0, 0, succeeded), failed=timedelta(0, 0, failed))
+    return backoff, retention, bool(mark)
 
 
 name: Final = lru_cache(REMEMBERED)(Name.parse)
@@ -174,7 +178,7 @@ def job(row: Row, lane: Lane) -> Job:
         _number, stored_id, _lane, state, run_at, attempt, granted, losses, lease, revision,
         expires_at, cancel_requested_at, finished_at, keep_until, cause, max_attempts, loss_limit, policy_,
     ) = row[:18]  # fmt: skip
-    backoff, retention = policy(policy_)
+    backoff, retention, of_schedule = policy(policy_)
     return Job(
         id=job_id(stored_id),
         task=lane.task,
@@ -196,4 +200,5 @@ def job(row: Row, lane: Lane) -> Job:
         finished_at=optional_instant(finished_at),
         keep_until=optional_instant(keep_until),
         cause=None if cause is None else _CAUSES[cause],
+        of_schedule=of_schedule,
     )

@@ -13,7 +13,7 @@ from mainspring.core.machine import Event, Fit
 from mainspring.core.outcome import Deferred, Raised, Snoozed, Succeeded
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.records import Settled, Settlement, Verdict
-from mainspring.stores.sqlite import delete, nodes, places, strands, unique
+from mainspring.stores.sqlite import delete, nodes, places, runs, strands, unique
 from mainspring.stores.sqlite.rows import clean, error_text, job, job_id, micros, optional_micros
 from mainspring.stores.sqlite.rows import unique as unique_key
 from mainspring.stores.sqlite.session import Session
@@ -127,6 +127,7 @@ def _succeed(session: Session, settlements: Sequence[Settlement]) -> bool:
         if places.any_taken(session):
             befores = (one.change.before for one in settlements)
             places.vacate(session, ((before.id.bytes, before.lease) for before in befores))
+        runs.end(session, [one.change for one in settlements if one.change.before.of_schedule])
     return fit
 
 
@@ -184,6 +185,8 @@ def _apply(session: Session, found: Found, settlement: Settlement) -> Settled:
         _write(session, found, change.after)
         if change.node is not None:
             _end_attempt(session, found, change.node, settlement)
+    if found.job.of_schedule:
+        runs.end(session, [change])
     session.woke = True
     return _ACCEPTED
 

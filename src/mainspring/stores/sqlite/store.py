@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
+from uuid import UUID
 
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.job import Claim, JobId, NodeId
@@ -24,6 +25,8 @@ from mainspring.stores.records import (
     JobView,
     Lock,
     LogLine,
+    Looked,
+    Move,
     NewJob,
     NodeOrder,
     NodeRecord,
@@ -33,11 +36,14 @@ from mainspring.stores.records import (
     Place,
     Pulse,
     QueueView,
+    RunFilter,
+    RunPage,
+    SchedulePage,
     SchemaVersion,
     Settled,
     Settlement,
 )
-from mainspring.stores.sqlite import inspect, locks, nodes, opened, operate
+from mainspring.stores.sqlite import inspect, locks, nodes, opened, operate, runs, schedules
 from mainspring.stores.sqlite.answers import in_thread
 from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.gates import declare
@@ -116,6 +122,25 @@ class SqliteStore:
 
     async def prune(self, limit: int) -> int:
         return await self._write(prune, limit)
+
+    # Schedules
+
+    async def due(self, limit: int) -> Looked:
+        return await self._read(schedules.due, limit)
+
+    async def look(self, names: Sequence[Name]) -> Looked:
+        return await self._read(schedules.look, names)
+
+    async def move(self, moves: Sequence[Move]) -> tuple[bool, ...]:
+        return tuple(await self._file.writer.do(schedules.move, moves))
+
+    async def list_schedules(
+        self, *, owner: str | None = None, limit: int = 100, after: str | None = None
+    ) -> SchedulePage:
+        return await self._read(schedules.list_schedules, owner, limit, after)
+
+    async def runs(self, which: RunFilter, *, limit: int = 100, after: UUID | None = None) -> RunPage:
+        return await self._read(runs.list_runs, which, limit, after)
 
     # Nodes
 

@@ -7,7 +7,7 @@ docs/how-to/write-a-store.md. A store that plays fewer roles inherits from the p
 import pytest
 
 # Before anything from there is imported: it lets a failing assert show its values, as in any test file.
-pytest.register_assert_rewrite(f"{__name__}.verbs", f"{__name__}.world")
+pytest.register_assert_rewrite(f"{__name__}.verbs", f"{__name__}.world", f"{__name__}.plans")
 
 from mainspring.testing.contract.harness import (  # noqa: E402 -- see above
     Harness,

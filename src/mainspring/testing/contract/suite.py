@@ -4,6 +4,7 @@ from mainspring.testing.contract.verbs.attempts import AttemptsContract
 from mainspring.testing.contract.verbs.claim import ClaimContract
 from mainspring.testing.contract.verbs.cost import CostContract
 from mainspring.testing.contract.verbs.due import DueContract
+from mainspring.testing.contract.verbs.ends import EndsContract
 from mainspring.testing.contract.verbs.enqueue import EnqueueContract
 from mainspring.testing.contract.verbs.fencing import FencingContract
 from mainspring.testing.contract.verbs.gates import GatesContract
@@ -11,12 +12,16 @@ from mainspring.testing.contract.verbs.inspect import InspectorContract
 from mainspring.testing.contract.verbs.keeping import KeepingContract
 from mainspring.testing.contract.verbs.lasting import LastingContract
 from mainspring.testing.contract.verbs.locks import LocksContract
+from mainspring.testing.contract.verbs.meeting import MeetingContract
+from mainspring.testing.contract.verbs.move import MoveContract
 from mainspring.testing.contract.verbs.nodes import NodesContract
 from mainspring.testing.contract.verbs.note import NoteContract
 from mainspring.testing.contract.verbs.order import OrderContract
 from mainspring.testing.contract.verbs.orphans import OrphansContract
 from mainspring.testing.contract.verbs.places import PlacesContract
 from mainspring.testing.contract.verbs.rates import RatesContract
+from mainspring.testing.contract.verbs.runs import RunsContract
+from mainspring.testing.contract.verbs.schedules import SchedulesContract
 from mainspring.testing.contract.verbs.schema import SchemaContract
 from mainspring.testing.contract.verbs.settle import SettleContract
 from mainspring.testing.contract.verbs.sharing import SharingContract
@@ -43,6 +48,11 @@ class StoreContract(
     OrphansContract,
     LocksContract,
     KeepingContract,
+    SchedulesContract,
+    MoveContract,
+    MeetingContract,
+    EndsContract,
+    RunsContract,
     InspectorContract,
     ValuesContract,
     SharingContract,

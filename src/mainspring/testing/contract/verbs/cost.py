@@ -1,17 +1,23 @@
 # ruff: noqa: S101 -- a suite of tests is built on assert
-"""What a claim costs with many jobs around: as much as without them, within a generous factor.
+"""What a claim costs with many jobs around, and a look with many schedules: as much as without them, or nearly.
 
-Real time is measured, so the best of many claims counts, and the bounds are far from what a sound store needs. A store
-that walks over what waits is a hundred times off.
+Real time is measured, so the best of many counts, and the bounds are far from what a sound store needs. A store that
+walks over what waits is a hundred times off.
 """
 
 import time
 
 import pytest
+from msgspec.structs import replace
 
+from mainspring.core.job import State
 from mainspring.core.limits import Gate, Rate, Scope
+from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
+from mainspring.core.rules import Every
+from mainspring.core.schedule import Paused, Run, create
 from mainspring.stores.records import NewJob
+from mainspring.testing.contract import plans
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
 from mainspring.testing.contract.world import DAY, HOUR, RESIZE, SEND, Member, World
@@ -22,7 +28,7 @@ FACTOR = 10
 
 
 class CostContract(Contract):
-    """The cost of `claim`. Takes seconds. Needs the roles Jobs, Nodes and Operator."""
+    """The cost of `claim` and `due`. Takes seconds. Needs the roles Jobs, Schedules, Nodes and Operator."""
 
     @obligation("claim", 10)
     @pytest.mark.parametrize(
@@ -73,6 +79,55 @@ class CostContract(Contract):
 
         crowded = await cost(world, node)
         assert crowded < FACTOR * alone, (crowded, alone)
+
+    @obligation("due", 4)
+    async def test_schedules_that_are_not_due_cost_nothing(self, world: World) -> None:
+        await idle(world, 20)
+        await plans.add(world)
+        world.clock.advance(HOUR)
+        alone = await cost_of_a_look(world)
+        await idle(world, MANY)
+
+        crowded = await cost_of_a_look(world)
+        assert crowded < FACTOR * alone, (crowded, alone)
+
+    @obligation("due", 4)
+    async def test_runs_that_are_over_cost_a_look_nothing(self, world: World) -> None:
+        await plans.add(world)
+        await plans.fire(world)
+        world.clock.advance(HOUR)
+        alone = await cost_of_a_look(world)
+        for _ in range(MANY // 1000):
+            there = await plans.schedule(world)
+            over = Run(id=world.id(), schedule=there.name, decided_at=world.now, state=State.SUCCEEDED)
+            runs = tuple(replace(over, id=world.id()) for _ in range(1000))
+            await plans.written(world, plans.stepped(there, *runs))
+
+        crowded = await cost_of_a_look(world)
+        assert crowded < FACTOR * alone, (crowded, alone)
+
+
+async def idle(world: World, count: int) -> None:
+    """Add schedules that are not due for long, half of them paused."""
+    for _ in range(0, count, 1000):
+        moves = []
+        for number in range(min(count, 1000)):
+            paused = Paused(at=world.now) if number % 2 else None
+            name = Name("", f"idle-{world.id()}")
+            decision = create(name, plans.plan(Every(30 * DAY)), world.now, paused=paused)
+            moves.append(plans.move_of(world, decision))
+        assert all(await world.store.move(moves))
+
+
+async def cost_of_a_look(world: World) -> float:
+    """Measure the cheapest of several looks that find one schedule."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        looked = await world.store.due(100)
+        best = min(best, time.perf_counter() - began)
+        assert len(looked.looks) == 1
+    return best
 
 
 async def cost(world: World, node: Member) -> float:

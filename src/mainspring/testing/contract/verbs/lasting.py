@@ -6,7 +6,10 @@ import asyncio
 import pytest
 
 from mainspring.core.outcome import Succeeded
+from mainspring.core.schedule import run_now
 from mainspring.errors import SchemaError, StoreClosed, StoreUnavailable
+from mainspring.stores.records import Look
+from mainspring.testing.contract import plans
 from mainspring.testing.contract.harness import LastingHarness, SettableClock
 from mainspring.testing.contract.obligation import GENERAL, obligation
 from mainspring.testing.contract.verbs.contract import Contract
@@ -86,6 +89,35 @@ class LastingContract(Contract):
         assert await world.job(claim.job.id) == claim.job
         assert (await world.job(waiting)).id == waiting
         await world.end(claim, Succeeded())
+
+    @obligation("close")
+    @obligation("move", 1)
+    async def test_schedules_and_runs_are_there_after_all_were_closed(self, world: World) -> None:
+        await plans.add(world)
+        await plans.fire(world)
+        look, runs = await plans.look_at(world), await plans.runs(world)
+        await world.close()
+        world.store = await world.open()
+
+        assert await plans.look_at(world) == look
+        assert await plans.runs(world) == runs
+        await world.end(await world.claim_one(await world.node()), Succeeded())
+        assert (await plans.look_at(world)).open == ()
+
+    @obligation(GENERAL, 6)
+    @obligation(GENERAL, 1)
+    @obligation("move", 1)
+    async def test_a_move_that_met_with_trouble_is_made_later(self, harness: LastingHarness, world: World) -> None:
+        look = Look(schedule=await plans.add(world))
+        move = plans.move_of(world, run_now(look.schedule, world.now, world.id))
+        await harness.obstruct()
+        with pytest.raises(StoreUnavailable):
+            await world.store.move([move])
+        await harness.clear()
+
+        assert await plans.look_at(world) == look
+        assert await plans.runs(world) == ()
+        assert await world.store.move([move]) == (True,)
 
     @obligation(GENERAL, 6)
     @obligation(GENERAL, 1)

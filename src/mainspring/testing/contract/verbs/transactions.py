@@ -15,6 +15,7 @@ from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import Conflict, DeclarationError, TransactionTooLong
 from mainspring.stores.port import Transactions
 from mainspring.stores.records import Enqueued, NewJob, Settled, Settlement, Verdict
+from mainspring.testing.contract import plans
 from mainspring.testing.contract.harness import TransactionsHarness
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
@@ -269,6 +270,43 @@ class TransactionsContract(Contract):
         assert (view.job.state, view.result) == (State.SUCCEEDED, b"1")
         assert await harness.numbers() == [1]
         assert (await world.settle(claim, Succeeded())).verdict is Verdict.REPEATED
+
+    @obligation("settle", 8)
+    @obligation("settle_in")
+    @pytest.mark.parametrize("way", ["the store's", "awaited", "blocking"])
+    async def test_a_run_ends_with_the_transaction_that_ends_its_job(
+        self, harness: TransactionsHarness, world: World, way: str
+    ) -> None:
+        await plans.add(world, planned=plans.after_the_end())
+        run = await plans.fire(world)
+        before = await plans.look_at(world)
+        claim = await world.claim_one(await world.node())
+        settlement = world.settlement(claim, Succeeded(b"1"))
+        world.clock.advance("1s")
+
+        if way == "the store's":
+            with pytest.raises(Mistake):
+                async with transactions(world).transaction(limit=LONG) as own:
+                    await own.settle(settlement)
+                    raise Mistake
+        else:
+            tx = await harness.begin(blocking=way == "blocking")
+            await settle_in(world, tx.handle, settlement, blocking=way == "blocking")
+            assert await plans.look_at(world) == before
+            await tx.rollback()
+        assert await plans.look_at(world) == before
+
+        if way == "the store's":
+            async with transactions(world).transaction(limit=LONG) as own:
+                assert (await own.settle(settlement)).verdict is Verdict.ACCEPTED
+        else:
+            tx = await harness.begin(blocking=way == "blocking")
+            await settle_in(world, tx.handle, settlement, blocking=way == "blocking")
+            await tx.commit()
+        assert (await plans.run_of(world, run.id)).state is State.SUCCEEDED
+        there = await plans.look_at(world)
+        assert (there.open, there.schedule.waits) == ((), False)
+        assert there.schedule.next_at == there.schedule.last_end == world.now
 
 
 def transactions(world: World) -> Transactions:

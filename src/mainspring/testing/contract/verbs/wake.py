@@ -52,6 +52,17 @@ class WakeContract(Contract):
             stop()
 
     @obligation("watch", 1)
+    async def test_a_lock_that_is_resigned_rings(self, world: World) -> None:
+        bell = Bell()
+        stop = (await world.open()).watch(bell)
+        lock = await world.store.acquire("name", "holder", HOUR)
+        assert lock is not None
+        bell.reset()
+        await world.store.resign(lock)
+        await bell.wait()
+        stop()
+
+    @obligation("watch", 1)
     async def test_whatever_makes_a_job_claimable_or_ends_one_rings(self, world: World) -> None:
         node, bell = await world.node(), Bell()
         stop = (await world.open()).watch(bell)

@@ -1,0 +1,153 @@
+"""`mainspring schedules next` and `explain`: when a rule has its slots, and where changes of clocks touch them."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+import click
+
+from mainspring.app import Mainspring
+from mainspring.cli.plain import print_json
+from mainspring.cli.reach import as_json, reaches_store
+from mainspring.cli.schedules_clocks import ShownSlot, shown_slots, wall
+from mainspring.cli.schedules_words import INSTANT, is_known, owed, paused_text, placed
+from mainspring.cli.table import Column, print_table
+from mainspring.cli.words import ago, count
+from mainspring.clock import SystemClock
+from mainspring.core.names import Name
+from mainspring.core.rules import Cron, Manual, Rule
+from mainspring.core.schedule import Schedule
+from mainspring.runtime.planned import look_at
+
+number_option = click.option(
+    "-n", "number", default=5, show_default=True, type=click.IntRange(1, 1000), help="So many slots."
+)
+after_option = click.option("--after", type=INSTANT, help="Those after this instant, and not after now.")
+
+COLUMNS: Final = (
+    Column("LOCAL"),
+    Column("UTC"),
+    Column("WHEN", right=True, optional=True),
+    Column("CLOCKS"),
+)
+
+
+@click.command("next")
+@click.argument("name")
+@number_option
+@after_option
+@as_json
+@reaches_store
+async def next_slots(app: Mainspring, *, name: str, number: int, after: datetime | None, as_json: bool) -> None:
+    """Show the next slots of a schedule, in its zone and in UTC.
+
+    A time without an offset is meant in the zone of the schedule.
+    """
+    look, now = await look_at(app.store, Name.parse(name))
+    schedule = look.schedule
+    start = placed(after, schedule.plan.zone) if after else max(now, schedule.cursor)
+    slots = list(shown_slots(schedule.plan.rule, schedule.plan.zone, _upcoming(schedule, start, number), start))
+    if as_json:
+        print_json(*map(slot_fields, slots))
+        return
+    print_slots(slots, now)
+    for line in _remarks(schedule, slots, now):
+        click.echo(line)
+
+
+@click.command()
+@click.argument("rule")
+@click.option("--tz", default="UTC", show_default=True, help="The zone, by its IANA name: Europe/Berlin.")
+@number_option
+@after_option
+@as_json
+def explain(*, rule: str, tz: str, number: int, after: datetime | None, as_json: bool) -> None:
+    """Say what a cron expression means, and when its slots are.
+
+    It needs no store. A time without an offset is meant in the zone.
+    """
+    read = Cron(rule, tz=tz)
+    now = SystemClock().now()
+    start = placed(after, tz) if after else now
+    slots = list(shown_slots(read, tz, islice(_slots(read, start), number), start))
+    if as_json:
+        fields = {"rule": read, "explained": read.explain(), "slots": [slot_fields(one) for one in slots]}
+        print_json(fields)
+        return
+    click.echo(read.explain())
+    click.echo("")
+    print_slots(slots, now)
+
+
+def _slots(rule: Rule, start: datetime) -> Iterator[datetime]:
+    slot = rule.next(start)
+    while slot is not None:
+        yield slot
+        slot = rule.next(slot)
+
+
+def _upcoming(schedule: Schedule, start: datetime, number: int) -> Iterator[datetime]:
+    """Name the slots that will make a job, as far as that is known."""
+    plan = schedule.plan
+    if plan.counts_from_the_end:
+        if schedule.next_slot is not None and is_known(schedule):
+            yield schedule.next_slot
+        return
+    if plan.max_runs is not None:
+        number = min(number, max(0, plan.max_runs - schedule.runs))
+    for slot in islice(_slots(plan.rule, start), number):
+        if plan.until is not None and slot > plan.until:
+            return
+        yield slot
+
+
+def _remarks(schedule: Schedule, slots: Sequence[ShownSlot], now: datetime) -> Iterator[str]:
+    plan = schedule.plan
+    if isinstance(plan.rule, Manual):
+        yield f"It makes jobs on demand only: mainspring schedules run {schedule.name}"
+        return
+    if plan.counts_from_the_end:
+        yield f"{plan.rule.explain()} More is known when that has ended."
+    elif not slots:
+        yield "There are none: it is over." if schedule.is_over else "There are none."
+    if schedule.paused:
+        yield f"It is paused {paused_text(schedule.paused, now)}. Until it is resumed, no slot makes a job."
+    if late := owed(schedule, now):
+        yield f"{count(late, 'slot')} from before now {'is' if late == 1 else 'are'} not decided yet: is a worker there?"
+
+
+def print_slots(slots: Sequence[ShownSlot], now: datetime) -> None:
+    """Print a table of slots, and below it what is to be said of some."""
+    if not slots:
+        return
+    in_utc = slots[0].zone == "UTC"
+    marked = any(slot.mark for slot in slots)
+    left_out = {*(["LOCAL"] if in_utc else []), *([] if marked else ["CLOCKS"])}
+    chosen = [place for place, column in enumerate(COLUMNS) if column.title not in left_out]
+    print_table([COLUMNS[place] for place in chosen], [[_row(slot, now)[place] for place in chosen] for slot in slots])
+    if marked:
+        click.echo("")
+    for slot in slots:
+        if slot.mark:
+            click.echo(f"{wall(slot.local)}: {'; '.join(slot.explain())}")
+
+
+def _row(slot: ShownSlot, now: datetime) -> list[str]:
+    local = f"{slot.local:%a} {wall(slot.local)} {slot.local:%Z}"
+    return [local, f"{slot.slot:%a} {wall(slot.slot)}", ago(slot.slot, now, shortly=True), slot.mark]
+
+
+def slot_fields(slot: ShownSlot) -> dict[str, object]:
+    """Unfold a slot for JSON; times on a wall are texts without an offset."""
+    return {
+        "slot": slot.slot,
+        "local": slot.local.isoformat(),
+        "zone": slot.zone,
+        "mark": slot.mark or None,
+        "says": list(slot.explain()),
+        "clock_changes": [
+            {"at": one.at, "shown": one.shown.isoformat(), "instead": one.instead.isoformat()} for one in slot.changes
+        ],
+        "moved_from": [one.isoformat() for one in slot.moved_from],
+    }

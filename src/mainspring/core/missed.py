@@ -1,0 +1,144 @@
+"""What becomes of slots that nobody decided when they came up: no node was there, or the clock was set forward.
+
+A slot is owed from the moment that it comes up. Usually that is one, and it is decided at once. When more are owed, or
+one has become old, the policy of the schedule says which of them still make a job: `chosen`. All others are `dropped`,
+and say why; neighbours are told of together, so that a day of seconds is one span and not 86,400.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from mainspring.core.rules import Rule
+from mainspring.duration import Duration, duration
+from mainspring.errors import DeclarationError
+
+MOMENT: Final = timedelta(microseconds=1)
+
+
+class Reason(StrEnum):
+    """Why a slot made no job."""
+
+    SKIPPED = "skipped"  # it was missed, and the policy skips what was
+    SUPERSEDED = "superseded"  # a later one stands for it
+    TOO_OLD = "too_old"  # nobody was there in time
+    OVERLAPPED = "overlapped"  # the run before it had not ended
+    PAUSED = "paused"  # the schedule was paused
+    TAKEN = "taken"  # another job had the unique key of its job
+
+
+class Span(Struct, frozen=True, kw_only=True):
+    """Slots in a row that made no job, for one reason."""
+
+    first: datetime
+    last: datetime
+    count: int
+    reason: Reason
+
+
+class Policy(StrEnum):
+    """Which of the slots that are owed make a job."""
+
+    SKIP = "skip"
+    LATEST = "latest"
+    ALL = "all"
+
+
+class Missed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to do about missed slots. Made by `skip`, `latest` or `all`."""
+
+    policy: Policy = Policy.LATEST
+    grace: timedelta = timedelta(hours=1)
+    """How late a slot may still make a job."""
+    limit: int = 1
+    """How many make one in total, of those that are owed at a time."""
+    per_tick: int = 1
+    """How many of them at once; the others follow a second apart."""
+
+    def __post_init__(self) -> None:
+        duration(self.grace)
+        DeclarationError.unless(
+            "Missed",
+            (
+                (self.limit >= 1, f"a limit of at least 1, not {self.limit}; to make no job there is Missed.skip()"),
+                (self.per_tick >= 1, f"at least 1 a tick, not {self.per_tick}"),
+            ),
+        )
+
+    @classmethod
+    def skip(cls, *, grace: Duration = "1m") -> "Missed":
+        """Leave out what was missed: more than `grace` too late, or with a later one behind it."""
+        return cls(policy=Policy.SKIP, grace=duration(grace))
+
+    @classmethod
+    def latest(cls, *, grace: Duration = "1h") -> "Missed":
+        """Make up for all of them once, by the newest, if it is not older than `grace`. The default."""
+        return cls(policy=Policy.LATEST, grace=duration(grace))
+
+    @classmethod
+    def all(cls, *, limit: int = 10, per_tick: int = 5, grace: Duration = "24h") -> "Missed":
+        """Make up for each, the oldest first: the newest `limit` of them, none older than `grace`."""
+        return cls(policy=Policy.ALL, grace=duration(grace), limit=limit, per_tick=per_tick)
+
+
+class Owed(Struct, frozen=True, kw_only=True):
+    """What is to be decided now: first what is dropped, then what makes a job, oldest first."""
+
+    dropped: tuple[Span, ...] = ()
+    chosen: tuple[datetime, ...] = ()
+    more: bool = False
+    """There are others after these, which have to wait for the next tick."""
+
+    @property
+    def last(self) -> datetime | None:
+        """The newest slot that is decided by this."""
+        if self.chosen:
+            return self.chosen[-1]
+        return self.dropped[-1].last if self.dropped else None
+
+
+def owed(rule: Rule, missed: Missed, *, after: datetime, until: datetime, now: datetime) -> Owed:
+    """Say what becomes of the slots of a rule that came up `after` an instant and `until` another, by `now`."""
+    first = rule.next(after)
+    if first is None or first > until:
+        return Owed()
+    candidates = _newest(rule, missed, first=first, until=until, now=now)
+    chosen, more = candidates[: missed.per_tick], candidates[missed.per_tick :]
+    last = rule.previous(candidates[0] if candidates else until + MOMENT)
+    if last is None or last < first:
+        dropped: tuple[Span, ...] = ()
+    else:
+        reason = _reason(missed, age=now - last, has_later=bool(candidates))
+        dropped = span(rule, reason, after=after, until=last)
+    return Owed(dropped=dropped, chosen=tuple(chosen), more=bool(more))
+
+
+def _reason(missed: Missed, *, age: timedelta, has_later: bool) -> Reason:
+    """Say why slots are dropped of which the newest is so old."""
+    match missed.policy:
+        case Policy.SKIP:
+            return Reason.SKIPPED
+        case Policy.LATEST:
+            return Reason.SUPERSEDED if has_later else Reason.TOO_OLD
+        case Policy.ALL:
+            return Reason.TOO_OLD if age > missed.grace else Reason.SUPERSEDED
+
+
+def span(rule: Rule, reason: Reason, *, after: datetime, until: datetime) -> tuple[Span, ...]:
+    """Tell of all slots that came up in between, for one reason; of none there is nothing to tell."""
+    first, last = rule.next(after), rule.previous(until + MOMENT)
+    if first is None or last is None or last < first:
+        return ()
+    return (Span(first=first, last=last, count=rule.count(after, until), reason=reason),)
+
+
+def _newest(rule: Rule, missed: Missed, *, first: datetime, until: datetime, now: datetime) -> list[datetime]:
+    """Find the newest slots that are worth a job, oldest first."""
+    found: list[datetime] = []
+    slot = rule.previous(until + MOMENT)
+    while slot is not None and slot >= first and now - slot <= missed.grace and len(found) < missed.limit:
+        found.append(slot)
+        slot = rule.previous(slot)
+    return found[::-1]

@@ -1,0 +1,464 @@
+"""A schedule, its runs, and everything that can become of them.
+
+A schedule is one row: what was declared (`Plan`), and how far it has been decided (`cursor`: the last slot of which it is
+known what became of it). The cursor never goes back, and nothing before the schedule's creation is owed, so that
+neither a clock that is set back nor a second node decides a slot twice.
+
+Every function here takes a schedule and returns a `Decision`: the schedule as it is to be, and the runs that are to be
+written with it. A store writes both while the schedule is still at the revision that was decided on, else neither.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.core.backoff import Backoff
+from mainspring.core.job import JobId, Retention, State
+from mainspring.core.missed import MOMENT, Missed, Owed, Reason, Span, owed, span
+from mainspring.core.names import Name
+from mainspring.core.rules import Cron, Every, Rule, same_rule
+from mainspring.core.unique import UniqueKey
+from mainspring.errors import ScheduleError
+
+IN_TIME: Final = timedelta(minutes=1)
+"""A slot that is decided later than this is being caught up with."""
+NEXT_TICK: Final = timedelta(seconds=1)
+"""Between two helpings of a backlog."""
+ASK_AGAIN: Final = timedelta(seconds=30)
+"""Before a run that is to be cancelled is told so once more: whoever was to tell it may have died."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Ids: TypeAlias = Callable[[], UUID]
+
+
+class Overlap(StrEnum):
+    """What a slot does that comes up while the run before it has not ended."""
+
+    ALLOW = "allow"  # makes its job all the same
+    SKIP = "skip"  # makes none
+    QUEUE_ONE = "queue_one"  # waits for the end; a later slot takes its place
+    CANCEL_PREVIOUS = "cancel_previous"  # has it cancelled, and waits for the end
+
+
+class Template(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The job that each slot makes."""
+
+    task: Name
+    payload: bytes
+    backoff: Backoff
+    max_attempts: int
+    queue: str = "default"
+    priority: int = 50
+    loss_limit: int = 3
+    retention: Retention = Retention()
+    timeout: timedelta | None = None
+    expires: timedelta | None = None
+    key: str | None = None
+    unique: UniqueKey | None = None
+    tags: tuple[str, ...] = ()
+
+
+class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a schedule was declared to do.
+
+    Code that does not know all of it must leave the schedule alone: a step that it wrote would drop the rest.
+    """
+
+    rule: Rule
+    template: Template
+    missed: Missed = Missed()
+    overlap: Overlap = Overlap.ALLOW
+    jitter: timedelta = timedelta(0)
+    """By how much the start of a job may be put off, at random: many schedules, not all at the same second."""
+    until: datetime | None = None
+    """No slot after this."""
+    max_runs: int | None = None
+    """No slot after so many have been fired; one whose unique key was taken counts too."""
+    keep_runs: timedelta = timedelta(days=30)
+    description: str = ""
+
+    @property
+    def zone(self) -> str:
+        return self.rule.tz if isinstance(self.rule, Cron) else "UTC"
+
+    @property
+    def counts_from_the_end(self) -> bool:
+        """Whether the next slot is known only when the run before it has ended."""
+        return isinstance(self.rule, Every) and self.rule.after_end
+
+
+class Paused(Struct, frozen=True, kw_only=True):
+    """Why a schedule stands still."""
+
+    at: datetime
+    by: str = ""
+    reason: str = ""
+
+
+class Origin(StrEnum):
+    """What made a run."""
+
+    SLOT = "slot"  # its slot came up
+    BACKFILL = "backfill"  # somebody asked for slots of the past
+    MANUAL = "manual"  # somebody asked for one now
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """What happened at a slot, or at several in a row that made no job. Its job, if it made one, has the same id."""
+
+    id: UUID
+    schedule: Name
+    decided_at: datetime
+    slot: datetime | None = None
+    """None for one that was asked for by hand."""
+    last: datetime | None = None
+    """The last of several slots in a row."""
+    count: int = 1
+    origin: Origin = Origin.SLOT
+    is_catch_up: bool = False
+    zone: str = "UTC"
+    owner: str | None = None
+    reason: Reason | None = None
+    """Why there is no job."""
+    state: State | None = None
+    """How the job ended; None while it has not, or if there is none."""
+    finished_at: datetime | None = None
+    error: str | None = None
+
+    @property
+    def job(self) -> JobId | None:
+        return JobId(self.id) if self.reason is None else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its job waits or runs."""
+        return self.reason is None and self.state is None
+
+
+class Slot(Struct, frozen=True, kw_only=True):
+    """A slot that waits for the run before it to end."""
+
+    at: datetime
+    is_catch_up: bool = False
+
+
+class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schedule as a store keeps it."""
+
+    name: Name
+    plan: Plan
+    created_at: datetime
+    cursor: datetime
+    """Every slot up to here has been decided."""
+    next_at: datetime | None
+    """When to look at it again: at the next slot, or sooner. None: not before something else has happened."""
+    revision: int = 1
+    """Grows with every change. It begins at the instant of the creation, so that a step of one that was removed cannot be
+    taken for one of its successor."""
+    owner: str | None = None
+    """Which deployment declares it; None for one that was added at run time."""
+    release: str = ""
+    """What that deployment called its version."""
+    paused: Paused | None = None
+    runs: int = 0
+    """How many slots have made a job."""
+    held: Slot | None = None
+    waits: bool = False
+    """The end of a run is awaited: whoever writes that has the schedule looked at again."""
+    last_end: datetime | None = None
+    """When a run ended, the last time that it was awaited."""
+    last_drop: Run | None = None
+    """The last run without a job, if nothing has come since: it grows while the reason stays the same."""
+    known_since: datetime | None = None
+    """Earlier runs were pruned while they were kept for a shorter time."""
+
+    @property
+    def next_slot(self) -> datetime | None:
+        """The next slot, as far as that can be known: not while it is paused, nor before the end that it counts from."""
+        if self.paused or (self.waits and self.plan.counts_from_the_end):
+            return None
+        return _next_slot(self, self.cursor)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will never do anything by itself again."""
+        return self.next_at is None and not self.waits and self.paused is None
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What is to be written, all of it or nothing."""
+
+    before: Schedule | None
+    """What was decided on; None: there is to be none of that name."""
+    after: Schedule | None
+    """None: it is taken away."""
+    runs: tuple[Run, ...] = ()
+    """To be written under their ids, over what is there."""
+    cancels: bool = False
+    """What still runs is to be cancelled."""
+
+
+def create(
+    name: Name, plan: Plan, now: datetime, *, owner: str | None = None, release: str = "", paused: Paused | None = None
+) -> Decision:
+    """Begin a schedule: it owes what comes up from now on."""
+    plan = _anchored(plan, now)
+    fresh = Schedule(
+        name=name,
+        plan=plan,
+        created_at=now,
+        cursor=now,
+        next_at=None,
+        revision=(now - _EPOCH) // MOMENT,
+        owner=owner,
+        release=release,
+        paused=paused,
+    )
+    return Decision(before=None, after=replace(fresh, next_at=None if paused else _next_slot(fresh, now)))
+
+
+def change(
+    schedule: Schedule, plan: Plan, now: datetime, ids: Ids, *, owner: str | None = None, release: str = ""
+) -> Decision:
+    """Have a schedule do something else from now on. What it owes is to be decided before, under its old rule."""
+    changed = replace(schedule, owner=owner, release=release, known_since=_horizon(schedule, now))
+    if same_rule(plan.rule, schedule.plan.rule):
+        return _written(schedule, replace(changed, plan=replace(plan, rule=schedule.plan.rule)), now)
+    draft = _Draft(changed, now, ids, busy=False)
+    if schedule.paused:
+        draft.pass_over(Reason.PAUSED)
+    draft.schedule = replace(draft.schedule, plan=_anchored(plan, now), cursor=max(now, schedule.cursor))
+    return _written(schedule, draft.schedule, now, draft.runs)
+
+
+def is_declared(schedule: Schedule, plan: Plan, release: str) -> bool:
+    """Say whether a declaration is what a schedule does already."""
+    same = same_rule(plan.rule, schedule.plan.rule)
+    return same and replace(plan, rule=schedule.plan.rule) == schedule.plan and schedule.release == release
+
+
+def is_older(release: str, than: str) -> bool:
+    """Say whether a release came before another: numbers in them count as numbers. Of none, nothing is known."""
+    return bool(release and than) and _order(release) < _order(than)
+
+
+def _order(release: str) -> list[tuple[int, int | str]]:
+    parts = re.findall(r"[0-9]+|[^0-9]+", release)
+    return [(1, int(part)) if part.isdecimal() else (0, part) for part in parts]
+
+
+def pause(schedule: Schedule, now: datetime, *, by: str = "", reason: str = "") -> Decision:
+    """Let a schedule stand still. What it owes at the moment makes no job either."""
+    if schedule.paused:
+        raise ScheduleError(f"schedule {schedule.name}", "it is paused already")
+    paused = Paused(at=now, by=by, reason=reason)
+    return Decision(before=schedule, after=_revised(replace(schedule, paused=paused, next_at=None)))
+
+
+def resume(schedule: Schedule, now: datetime, ids: Ids) -> Decision:
+    """Let a schedule go on. What came up meanwhile makes no job: one run tells of it."""
+    if not schedule.paused:
+        raise ScheduleError(f"schedule {schedule.name}", "it is not paused")
+    draft = _Draft(replace(schedule, paused=None), now, ids, busy=False)
+    draft.pass_over(Reason.PAUSED)
+    draft.schedule = replace(draft.schedule, cursor=max(now, schedule.cursor))
+    return _written(schedule, draft.schedule, now, draft.runs)
+
+
+def remove(schedule: Schedule) -> Decision:
+    """Take a schedule away. Jobs that it made go on."""
+    return Decision(before=schedule, after=None)
+
+
+def run_now(schedule: Schedule, now: datetime, ids: Ids) -> Decision:
+    """Make one job at once, whatever the rule says. It has no slot, and counts for no limit."""
+    run = _run(schedule, now, ids(), origin=Origin.MANUAL)
+    return Decision(before=schedule, after=_revised(schedule), runs=(run,))
+
+
+def backfill(schedule: Schedule, slots: Sequence[datetime], now: datetime, ids: Ids) -> Decision:
+    """Make jobs for slots of the past that have none."""
+    horizon = _horizon(schedule, now)
+    if early := [slot for slot in slots if slot <= horizon]:
+        problem = (
+            f"{early[0]} is too long ago: runs are kept for {schedule.plan.keep_runs}, and who knows whether it had one"
+        )
+        raise ScheduleError(f"schedule {schedule.name}", problem)
+    runs = [_run(schedule, now, ids(), slot=slot, origin=Origin.BACKFILL, is_catch_up=True) for slot in slots]
+    return Decision(before=schedule, after=_revised(schedule), runs=tuple(runs))
+
+
+def _horizon(schedule: Schedule, now: datetime) -> datetime:
+    """Say since when it is known what became of slots."""
+    kept = now - schedule.plan.keep_runs
+    return kept if schedule.known_since is None else max(kept, schedule.known_since)
+
+
+def decide(schedule: Schedule, now: datetime, ids: Ids, *, busy: bool) -> Decision:
+    """Decide every slot that has come up; `busy` says whether a run of the schedule is open."""
+    if schedule.paused:
+        return _written(schedule, schedule, now)
+    draft = _Draft(schedule, now, ids, busy=busy)
+    draft.let_in_held()
+    due = _from_the_end(schedule, now, busy=busy) if schedule.plan.counts_from_the_end else _due(schedule, now)
+    for one in due.dropped:
+        draft.drop(one)
+    for slot in due.chosen:
+        draft.take(slot, is_catch_up=now - slot > IN_TIME or slot != due.chosen[-1] or due.more)
+    decided = replace(draft.schedule, cursor=max(schedule.cursor, due.last or schedule.cursor))
+    written = _written(schedule, decided, now, draft.runs, busy=draft.busy)
+    if due.more and written.after:
+        return replace(written, after=replace(written.after, next_at=now + NEXT_TICK))
+    return written
+
+
+class _Draft:
+    """A schedule while its slots are decided one by one."""
+
+    def __init__(self, schedule: Schedule, now: datetime, ids: Ids, *, busy: bool) -> None:
+        self.schedule = schedule
+        self.runs: tuple[Run, ...] = ()
+        self.busy = busy
+        self._now = now
+        self._ids = ids
+
+    def let_in_held(self) -> None:
+        held = self.schedule.held
+        if held and not self.busy:
+            self.schedule = replace(self.schedule, held=None)
+            self._fire(held)
+
+    def take(self, at: datetime, *, is_catch_up: bool) -> None:
+        slot = Slot(at=at, is_catch_up=is_catch_up)
+        overlap = self.schedule.plan.overlap
+        if not self._has_runs_left:
+            return
+        if not self.busy or overlap is Overlap.ALLOW:
+            self._fire(slot)
+        elif overlap is Overlap.SKIP:
+            self.drop(Span(first=at, last=at, count=1, reason=Reason.OVERLAPPED))
+        else:
+            self._hold(slot)
+
+    def pass_over(self, reason: Reason) -> None:
+        """Let no slot that has come up make a job. Of a fixed delay none has: the next is counted from now."""
+        plan = self.schedule.plan
+        if not plan.counts_from_the_end:
+            until = _until(self.schedule, self._now)
+            for one in span(plan.rule, reason, after=self.schedule.cursor, until=until):
+                self.drop(one)
+
+    def drop(self, dropped: Span) -> None:
+        """Tell of slots that made no job, in the run before if that is of the same kind."""
+        before = self.schedule.last_drop
+        if before and before.reason is dropped.reason and before.slot and before.last:
+            first, last = min(before.slot, dropped.first), max(before.last, dropped.last)
+            count = before.count + dropped.count
+            run = replace(before, slot=first, last=last, count=count, decided_at=self._now)
+            self.runs = tuple(one for one in self.runs if one.id != run.id)
+        else:
+            run = _run(self.schedule, self._now, self._ids(), slot=dropped.first, reason=dropped.reason)
+            run = replace(run, last=dropped.last, count=dropped.count)
+        self.runs = (*self.runs, run)
+        self.schedule = replace(self.schedule, last_drop=run)
+
+    @property
+    def _has_runs_left(self) -> bool:
+        most = self.schedule.plan.max_runs
+        return most is None or self.schedule.runs < most
+
+    def _fire(self, slot: Slot) -> None:
+        run = _run(self.schedule, self._now, self._ids(), slot=slot.at, is_catch_up=slot.is_catch_up)
+        self.runs = (*self.runs, run)
+        self.busy = True
+        self.schedule = replace(self.schedule, runs=self.schedule.runs + 1, last_drop=None)
+
+    def _hold(self, slot: Slot) -> None:
+        held = self.schedule.held
+        if held:
+            self.drop(Span(first=held.at, last=held.at, count=1, reason=Reason.SUPERSEDED))
+        self.schedule = replace(self.schedule, held=slot)
+
+
+def _due(schedule: Schedule, now: datetime) -> Owed:
+    plan = schedule.plan
+    return owed(plan.rule, plan.missed, after=schedule.cursor, until=_until(schedule, now), now=now)
+
+
+def _from_the_end(schedule: Schedule, now: datetime, *, busy: bool) -> Owed:
+    """A fixed delay owes one slot at most: so long after the end of the run before."""
+    slot = None if busy else _next_slot(schedule, schedule.cursor)
+    if slot is None or slot > now:
+        return Owed()
+    if now - slot <= schedule.plan.missed.grace:
+        return Owed(chosen=(slot,))
+    return Owed(dropped=(Span(first=slot, last=now, count=1, reason=Reason.TOO_OLD),))
+
+
+def _until(schedule: Schedule, now: datetime) -> datetime:
+    return now if schedule.plan.until is None else min(now, schedule.plan.until)
+
+
+def _next_slot(schedule: Schedule, after: datetime) -> datetime | None:
+    """The first slot after an instant at which the schedule may still make a job."""
+    plan = schedule.plan
+    if plan.max_runs is not None and schedule.runs >= plan.max_runs:
+        return None
+    if plan.counts_from_the_end:
+        after = max(after, schedule.last_end or after)
+    slot = plan.rule.next(after)
+    return None if slot is None or (plan.until is not None and slot > plan.until) else slot
+
+
+def _written(
+    before: Schedule, after: Schedule, now: datetime, runs: tuple[Run, ...] = (), *, busy: bool = False
+) -> Decision:
+    """Say when to look again, and whether the end of a run is awaited."""
+    awaited = busy and after.plan.counts_from_the_end
+    cancels = busy and after.held is not None and after.plan.overlap is Overlap.CANCEL_PREVIOUS
+    instants = [] if awaited else [_next_slot(after, after.cursor)]
+    if after.held:
+        instants += [now + ASK_AGAIN if cancels else None if busy else now]
+    known = [instant for instant in instants if instant is not None]
+    next_at = min(known) if known and not after.paused else None
+    waits = awaited or after.held is not None
+    after = _revised(replace(after, next_at=next_at, waits=waits))
+    return Decision(before=before, after=after, runs=runs, cancels=cancels)
+
+
+def _run(
+    schedule: Schedule,
+    now: datetime,
+    id_: UUID,
+    *,
+    slot: datetime | None = None,
+    origin: Origin = Origin.SLOT,
+    is_catch_up: bool = False,
+    reason: Reason | None = None,
+) -> Run:
+    return Run(
+        id=id_,
+        schedule=schedule.name,
+        decided_at=now,
+        slot=slot,
+        last=slot if reason else None,
+        origin=origin,
+        is_catch_up=is_catch_up,
+        zone=schedule.plan.zone,
+        owner=schedule.owner,
+        reason=reason,
+    )
+
+
+def _anchored(plan: Plan, now: datetime) -> Plan:
+    return replace(plan, rule=plan.rule.anchored(now)) if isinstance(plan.rule, Every) else plan
+
+
+def _revised(schedule: Schedule) -> Schedule:
+    return replace(schedule, revision=schedule.revision + 1)

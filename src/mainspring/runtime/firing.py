@@ -1,0 +1,54 @@
+"""From a decision about a schedule to what a store is given: the step, its runs, and their jobs."""
+
+from datetime import timedelta
+from typing import Final
+from zlib import crc32
+
+from mainspring.core.job import JobId
+from mainspring.core.schedule import Decision, Origin, Run, Schedule
+from mainspring.stores.records import AT_ONCE, Facts, Move, NewJob, SlotFacts
+
+_SHARES: Final = 1 << 32
+
+
+def move_of(decision: Decision) -> Move:
+    """Add the jobs of those runs that make one."""
+    schedule = decision.after or decision.before
+    jobs = tuple(_job(schedule, run) for run in decision.runs if run.is_open) if schedule else ()
+    return Move(before=decision.before, after=decision.after, runs=decision.runs, jobs=jobs)
+
+
+def _job(schedule: Schedule, run: Run) -> NewJob:
+    template = schedule.plan.template
+    delay = _delay(schedule, run)
+    return NewJob(
+        id=JobId(run.id),
+        task=template.task,
+        payload=template.payload,
+        backoff=template.backoff,
+        max_attempts=template.max_attempts,
+        run_at=delay,
+        expires=None if template.expires is None else delay + template.expires,
+        queue=template.queue,
+        priority=template.priority,
+        loss_limit=template.loss_limit,
+        retention=template.retention,
+        timeout=template.timeout,
+        key=template.key,
+        unique=template.unique,
+        facts=Facts(tags=template.tags, slot=_facts(run)),
+        is_new=True,
+    )
+
+
+def _facts(run: Run) -> SlotFacts:
+    return SlotFacts(
+        schedule=str(run.schedule), slot=run.slot, zone=run.zone, origin=run.origin, is_catch_up=run.is_catch_up
+    )
+
+
+def _delay(schedule: Schedule, run: Run) -> timedelta:
+    """Spread what comes up at the same instant. By name and slot, so that whoever fires it means the same."""
+    if not schedule.plan.jitter or run.origin is not Origin.SLOT or run.is_catch_up:
+        return AT_ONCE
+    return schedule.plan.jitter * (crc32(f"{run.schedule} {run.slot}".encode()) / _SHARES)

@@ -1,0 +1,133 @@
+"""Runs: what happened at the slots of schedules, and how their jobs ended.
+
+A run that made a job has the job's id, and the end of the job is written to it in the same transaction. Whoever ends one
+writes the run first and looks in a later statement whether its schedule waits for that. Whoever makes a schedule wait
+writes its open runs first. So of two that meet, one sees what the other did: the end finds that it is awaited, or the
+wait finds that there is nothing left to wait for.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from operator import itemgetter
+from typing import Final
+from uuid import UUID
+
+from mainspring.core.job import JobId
+from mainspring.core.missed import Reason
+from mainspring.core.schedule import Origin, Run
+from mainspring.stores.postgres.rows import STATES, columns, key_bytes, key_text, name
+from mainspring.stores.postgres.statements import statement
+from mainspring.stores.postgres.verb import Ask, Row, Verb
+from mainspring.stores.records import RunFilter, RunPage
+from mainspring.stores.schedules import OPEN_SHOWN, End, keep_until
+
+_HOLD: Final = statement("runs_hold")
+_WITH_SLOTS: Final = statement("runs_with_slots")
+_WRITE: Final = statement("runs_write")
+_WITHOUT_JOB: Final = statement("runs_without_job")
+_END: Final = statement("runs_end")
+_AWAITING: Final = statement("schedules_awaiting")
+_HOLD_AWAITING: Final = statement("schedules_hold_awaiting")
+_POKE: Final = statement("schedules_poke")
+_PAGE: Final = statement("runs_page")
+_PAGE_OF_SCHEDULE: Final = statement("runs_page_of_schedule")
+_PAGE_OF_SLOTS: Final = statement("runs_page_of_slots")
+_LAST: Final = (1 << 128) - 1
+_ORIGINS: Final = {str(origin): origin for origin in Origin}
+_REASONS: Final = {str(reason): reason for reason in Reason}
+
+
+def hold_open(schedules: Sequence[str]) -> Verb[dict[UUID, str]]:
+    """Hold open runs of schedules that are to wait; says which, and of whom."""
+    rows = yield Ask(_HOLD, (list(schedules), OPEN_SHOWN))
+    return {row[0]: row[1] for row in rows}
+
+
+def with_job(slots: Iterable[tuple[str, datetime]]) -> Verb[dict[tuple[str, datetime], UUID]]:
+    """Look up the runs that have a job for slots. What is found for a schedule that is held stays true until it is let go."""
+    rows = yield Ask(_WITH_SLOTS, columns(list(slots)))
+    return {(schedule, slot): id_ for schedule, slot, id_ in rows}
+
+
+def write(runs: Iterable[tuple[Run, timedelta]]) -> Verb[None]:
+    """Write runs, each with how long its schedule keeps them; of two with the same id the later one."""
+    yield Ask(_WRITE, columns([*{run.id: _row(run, keep_runs) for run, keep_runs in runs}.values()]))
+
+
+def lose_jobs(runs: Iterable[UUID]) -> Verb[None]:
+    """Have runs say that they made no job, since another has the unique key of theirs."""
+    yield Ask(_WITHOUT_JOB, (list(runs), str(Reason.TAKEN)))
+
+
+def end(now: datetime, ends: Sequence[tuple[JobId, End]]) -> Verb[None]:
+    """Write how jobs of schedules ended, or that they go on; schedules that wait for an end are looked at again."""
+    rows = [
+        (job, None if one.state is None else str(one.state), one.finished_at, key_bytes(one.error))
+        for job, one in sorted(ends, key=itemgetter(0))  # in one order for everyone
+    ]
+    ended = {schedule for schedule, has_ended in (yield Ask(_END, columns(rows))) if has_ended}
+    awaiting = sorted(schedule for (schedule,) in (yield Ask(_AWAITING, (list(ended),)))) if ended else []
+    held = (yield Ask(_HOLD_AWAITING, (awaiting,))) if awaiting else []
+    if held:
+        yield Ask(_POKE, (now, *columns([tuple(row) for row in held])))
+
+
+def page(which: RunFilter, limit: int, after: UUID | None) -> Verb[RunPage]:
+    """Read a page, newest first. One statement."""
+    upto = _LAST if after is None else after.int - 1
+    if upto < 0:
+        return RunPage(runs=())
+    found = [_run(row) for row in (yield _ask(which, UUID(int=upto), limit + 1))]
+    runs = tuple(found[:limit])
+    return RunPage(runs=runs, after=runs[-1].id if runs and len(found) > limit else None)
+
+
+def _ask(which: RunFilter, upto: UUID, limit: int) -> Ask:
+    if which.schedule is None:
+        return Ask(_PAGE, (upto, limit, which.after_slot, which.until_slot, which.with_job))
+    schedule = str(which.schedule)
+    if which.with_job and which.after_slot is not None and which.until_slot is not None:
+        return Ask(_PAGE_OF_SLOTS, (upto, limit, which.after_slot, which.until_slot, schedule))
+    return Ask(_PAGE_OF_SCHEDULE, (upto, limit, which.after_slot, which.until_slot, which.with_job, schedule))
+
+
+def _row(run: Run, keep_runs: timedelta) -> tuple[object, ...]:
+    return (
+        run.id,
+        str(run.schedule),
+        run.slot,
+        run.last,
+        run.count,
+        str(run.origin),
+        run.is_catch_up,
+        run.zone,
+        key_bytes(run.owner),
+        None if run.reason is None else str(run.reason),
+        run.decided_at,
+        None if run.state is None else str(run.state),
+        run.finished_at,
+        key_bytes(run.error),
+        keep_until(run, keep_runs),
+    )
+
+
+def _run(row: Row) -> Run:
+    (
+        id_, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at, error,
+    ) = row  # fmt: skip
+    return Run(
+        id=id_,
+        schedule=name(schedule),
+        slot=slot,
+        last=last,
+        count=count,
+        origin=_ORIGINS[origin],
+        is_catch_up=is_catch_up,
+        zone=zone,
+        owner=key_text(owner),
+        reason=None if reason is None else _REASONS[reason],
+        decided_at=decided_at,
+        state=None if state is None else STATES[state],
+        finished_at=finished_at,
+        error=key_text(error),
+    )

@@ -1,0 +1,8 @@
+-- Runs, the newest first, up to an id. Walks back over those that are not asked for. Index: runs_pkey.
+SELECT
+    id, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at, error
+FROM mainspring.runs
+WHERE id <= $1::uuid
+    AND ($3::timestamptz IS NULL OR coalesce(last, slot) > $3) AND ($4::timestamptz IS NULL OR slot <= $4)
+    AND ($5::boolean IS NULL OR (reason IS NULL) = $5)
+ORDER BY id DESC LIMIT $2::bigint

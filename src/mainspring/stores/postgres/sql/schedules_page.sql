@@ -1,0 +1,16 @@
+-- The schedules behind a name, by name; otherwise as schedules_look.sql. Indexes: schedules_pkey, positions_pkey,
+-- runs_open.
+SELECT
+    coalesce($1::timestamptz, statement_timestamp()), schedule, revision, next_at, waits, last_end, record,
+    ARRAY(
+        SELECT id FROM mainspring.runs
+        WHERE runs.schedule = position.schedule AND reason IS NULL AND state IS NULL
+        ORDER BY id DESC LIMIT $3::bigint
+    )
+FROM (
+    SELECT name FROM mainspring.schedules WHERE name > $2::text ORDER BY name LIMIT $4::bigint
+) AS schedules CROSS JOIN LATERAL (
+    SELECT * FROM mainspring.positions WHERE positions.schedule = schedules.name ORDER BY revision DESC LIMIT 1
+) AS position
+UNION ALL
+SELECT coalesce($1, statement_timestamp()), NULL, NULL, NULL, NULL, NULL, NULL, NULL

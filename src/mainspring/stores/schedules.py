@@ -1,0 +1,95 @@
+"""Schedules and runs as every store keeps them: the record of a schedule, and what becomes of a run.
+
+A schedule is kept whole, as one JSON record, and beside it, in columns, what a store looks for or changes by itself:
+`revision`, `next_at`, `waits`, `last_end`. Where the two differ, the columns are right.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.core.job import FINISHED, State
+from mainspring.core.machine import Change
+from mainspring.core.missed import Reason
+from mainspring.core.outcome import Raised
+from mainspring.core.schedule import Run, Schedule
+from mainspring.errors import ScheduleError
+
+OPEN_SHOWN: Final = 10
+"""Of the open runs of a schedule, a look shows so many, the newest."""
+
+_FOREVER: Final = datetime.max.replace(tzinfo=UTC)
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Schedule).decode
+
+
+def schedule_bytes(schedule: Schedule) -> bytes:
+    """Write a schedule down. What cannot be written, such as half a character, raises `ScheduleError`."""
+    until = schedule.plan.until
+    if until is not None and until.tzinfo is not UTC:  # it comes from a user, all others are ours
+        schedule = replace(schedule, plan=replace(schedule.plan, until=until.astimezone(UTC)))
+    try:
+        return _encode(schedule)
+    except (UnicodeEncodeError, TypeError, ValueError) as error:
+        raise ScheduleError(f"schedule {schedule.name}", f"it cannot be kept: {error}") from error
+
+
+def read_schedule(
+    name: str,
+    record: bytes | str,
+    *,
+    revision: int,
+    next_at: datetime | None,
+    waits: bool,
+    last_end: datetime | None,
+) -> Schedule:
+    """Read a schedule. What cannot be understood here, as by a zone that is not known, raises `ScheduleError`."""
+    try:
+        kept = _decode(record)
+    except msgspec.DecodeError as error:  # also for a rule that raised, which knows best what is wrong
+        raise ScheduleError(f"schedule {name}", str(error.__cause__ or error)) from error
+    return replace(kept, revision=revision, next_at=next_at, waits=waits, last_end=last_end)
+
+
+def keep_until(run: Run, keep_runs: timedelta) -> datetime:
+    """Say until when a run is kept once it is not open."""
+    try:
+        return run.decided_at + keep_runs
+    except OverflowError:
+        return _FOREVER
+
+
+def taken(run: Run) -> Run:
+    """Make of a run one without a job: another job has the unique key of its own."""
+    return replace(run, reason=Reason.TAKEN, last=run.slot)
+
+
+class End(NamedTuple):
+    """What is written to a run; without a state it is open again."""
+
+    state: State | None
+    finished_at: datetime | None
+    error: str | None
+
+
+def end_of(change: Change, now: datetime) -> End | None:
+    """Say what a change of a schedule's job means for its run; None: nothing."""
+    was_finished = change.before.state in FINISHED
+    after = change.after
+    if after is None:
+        return None if was_finished else End(State.CANCELLED, now, None)
+    if was_finished == (after.state in FINISHED):
+        return None
+    return End(None, None, None) if was_finished else End(after.state, after.finished_at, _error(change))
+
+
+def _error(change: Change) -> str | None:
+    """Say in a line what a failure came to. Some have no error of their own, but all have a cause."""
+    if change.after is None or change.after.state is not State.FAILED:
+        return None
+    if isinstance(change.outcome, Raised):
+        error = change.outcome.error
+        return f"{error.type}: {error.message}" if error.message else error.type
+    return None if change.after.cause is None else change.after.cause.value

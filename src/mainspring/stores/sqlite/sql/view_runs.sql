@@ -1,0 +1,9 @@
+-- A page of the runs of all schedules, newest first, walking back from a place. Index: primary key.
+SELECT
+    id, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at, error
+FROM mainspring_runs
+WHERE id < :after
+    AND (:with_job IS NULL OR (reason IS NULL) = :with_job)
+    AND (:after_slot IS NULL OR coalesce(last, slot) > :after_slot)
+    AND (:until_slot IS NULL OR slot <= :until_slot)
+ORDER BY id DESC LIMIT :limit

@@ -1,0 +1,115 @@
+"""A file that older code has left is brought up to date with all that is in it."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from mainspring.core.command import RetryJob
+from mainspring.core.job import Claim, NodeId, State
+from mainspring.core.outcome import Succeeded
+from mainspring.errors import SchemaError
+from mainspring.stores.records import Facts, JobFilter, JobView, Verdict
+from mainspring.stores.sqlite import SqliteStore, migrate
+from mainspring.testing import VirtualTime
+from mainspring.testing.contract import SettableClock, plans
+from mainspring.testing.contract.world import ERROR, Member, World
+from tests.stores.test_sqlite_nothing import Files
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
+VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(VERSION_1)
+    return path
+
+
+@pytest.fixture
+def world(path: Path, virtual_time: VirtualTime) -> Iterator[World]:
+    clock = SettableClock()
+    world = World(Files(path, clock), clock)
+    world.store = virtual_time.run(world.open())
+    yield world
+    virtual_time.run(world.close())
+
+
+def tables(path: Path) -> set[tuple[str, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return set(connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+
+
+async def test_it_is_told_that_it_is_older_and_left_alone_until_it_is_opened(path: Path) -> None:
+    before = tables(path)
+    schema = await SqliteStore(path).schema()
+
+    assert (schema.found, schema.wanted) == (1, migrate.WANTED)
+    assert tables(path) == before
+
+
+@pytest.mark.usefixtures("world")
+async def test_it_has_the_tables_of_a_new_one_then(path: Path, tmp_path: Path) -> None:
+    new = SqliteStore(tmp_path / "new.db")
+    await new.open()
+    await new.close()
+
+    assert tables(path) == tables(tmp_path / "new.db")
+    assert (await SqliteStore(path).schema()).found == migrate.WANTED
+
+
+async def test_what_was_there_is_there(world: World) -> None:
+    page = await world.store.list_jobs(JobFilter())
+
+    views = {view.job.state: view for view in page.jobs}
+    assert len(page.jobs) == len(views) == 6
+    assert not any(view.job.of_schedule for view in page.jobs)
+    assert views[State.SUCCEEDED].result == b"42"
+    assert views[State.FAILED].error == views[State.RETRYING].error == ERROR
+    assert views[State.SCHEDULED].facts == Facts(parent=views[State.SUCCEEDED].job.id, owner="me")
+    assert [queue.name for queue in await world.store.queues() if queue.paused] == ["mail"]
+    assert (await world.store.list_schedules()).looks == ()
+    assert await plans.runs(world) == ()
+
+
+async def test_what_was_under_way_goes_on(world: World) -> None:
+    node = Member(NodeId("worker"), 1)
+    (held,) = (await world.store.renew(node.id, node.term)).held
+    running = await world.view(held.job)
+    await world.end(Claim(job=running.job, node=node.id), Succeeded())
+    world.clock.advance("2h")
+    for delivery in await world.claim(node, room=9):
+        await world.end(delivery.claim, Succeeded())
+    (failed,) = await in_state(world, State.FAILED)
+    assert await world.command(failed.job.id, RetryJob()) is Verdict.ACCEPTED
+    await world.end(await world.claim_one(node), Succeeded())
+
+    assert len(await in_state(world, State.SUCCEEDED)) == 6
+
+
+async def test_schedules_can_be_added_to_it(world: World) -> None:
+    await plans.add(world, planned=plans.after_the_end())
+    run = await plans.fire(world)
+    node = await world.node()
+    for delivery in await world.claim(node, room=9):
+        await world.end(delivery.claim, Succeeded())
+
+    assert (await plans.run_of(world, run.id)).state is State.SUCCEEDED
+    assert (await plans.schedule(world)).next_at == world.now
+
+
+@pytest.mark.usefixtures("world")
+def test_code_that_does_not_know_of_runs_is_told_to_stay_away(path: Path) -> None:
+    """It would end the jobs of runs and leave those open, and who waits for their end would wait for ever."""
+    with closing(sqlite3.connect(path)) as connection, pytest.raises(SchemaError, match="this one knows 1"):
+        migrate.check("a store", migrate.found(connection), wanted=1)
+
+
+async def in_state(world: World, state: State) -> tuple[JobView, ...]:
+    return (await world.store.list_jobs(JobFilter(states=(state,)))).jobs
