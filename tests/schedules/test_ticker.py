@@ -523,6 +523,26 @@ async def test_a_schedule_that_comes_back_after_the_clock_was_set_back_makes_no_
     assert diary.slots == [T0 + n * MINUTE for n in (1, 2, 3, 4, 5, 6, 7)]
 
 
+@on_lasting_stores
+async def test_a_move_that_is_refused_again_and_again_is_not_tried_all_the_time(
+    recorded: Mainspring, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(moves: Sequence[Move]) -> tuple[bool, ...]:
+        return (False,) * len(moves)
+
+    task, diary = diary_task(recorded)
+    recorded.schedule(Every(10 * SECOND))(task)
+    async with recorded.node():
+        await until(9)
+        monkeypatch.setattr(recorder, "move", refuse, raising=False)
+        recorder.calls.clear()
+        await until(15)
+        assert 2 <= len(recorder.times("due")) <= 6 / GAP
+        monkeypatch.undo()
+        await until(16)
+    assert diary.slots == [T0 + 10 * SECOND]
+
+
 # Clocks.
 
 

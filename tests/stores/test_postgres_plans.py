@@ -429,7 +429,10 @@ def test_behind_a_pooler_the_same_holds_for_claims_and_successes_once_the_tables
     found = [one for one in readings(tables, plans) if one.statement in PLAIN and "jobs" in one.where]
 
     assert statements(plans) >= PLAIN
-    assert [one for one in found if one.rows > MOST.get(one.statement, 3 * BATCH) or "Seq Scan" in one.where] == []
+    # Ten thousand jobs are read as a whole as quickly as a hundred of them by index: which is chosen hangs on very little.
+    walked = [one for one in found if "Seq Scan" in one.where]
+    assert [one for one in walked if one.rows > 2 * FEW] == []
+    assert [one for one in found if one not in walked and one.rows > MOST.get(one.statement, 3 * BATCH)] == []
 
 
 def statements(plans: Sequence[Plan]) -> set[str]:

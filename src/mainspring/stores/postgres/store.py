@@ -21,6 +21,7 @@ from mainspring.stores.postgres import (
     inspect,
     locks,
     migrate,
+    moves,
     nodes,
     notes,
     operate,
@@ -246,12 +247,12 @@ class PostgresStore:
     async def look(self, names: Sequence[Name]) -> Looked:
         return await self._run(lambda: schedules.look(self._at, names))
 
-    async def move(self, moves: Sequence[Move]) -> tuple[bool, ...]:
+    async def move(self, moves_: Sequence[Move]) -> tuple[bool, ...]:
         self._connections.must_be_open()
-        steps = [schedules.Step.of(place, move) for place, move in enumerate(moves)]
+        steps = [moves.Step.of(place, move) for place, move in enumerate(moves_)]
         if not steps:
             return ()
-        quick, slow = schedules.divided(steps)
+        quick, slow = moves.divided(steps)
         accepted: set[int] = set()
         if quick:
             accepted, left = await self._move(quick, patient=False)
@@ -260,9 +261,9 @@ class PostgresStore:
             accepted |= (await self._move(slow, patient=True)).accepted
         return tuple(step.place in accepted for step in steps)
 
-    async def _move(self, steps: Sequence[schedules.Step], *, patient: bool) -> schedules.Moved:
-        call = schedules.Call(new_id(self.now()), steps)
-        moved = await self._run(lambda: schedules.move(self._at, call, patient=patient), whole=True)
+    async def _move(self, steps: Sequence[moves.Step], *, patient: bool) -> moves.Moved:
+        call = moves.Call(new_id(self.now()), steps)
+        moved = await self._run(lambda: moves.move(self._at, call, patient=patient), whole=True)
         done = [step for step in steps if step.place in moved.accepted]
         jobs = [job for step in done for job in step.jobs]
         self._head.pull(min((step.after.next_at for step in done if step.after and step.after.next_at), default=None))

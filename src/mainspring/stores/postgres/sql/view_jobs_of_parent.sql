@@ -1,5 +1,5 @@
 -- A page of the jobs that one job enqueued, newest first. Indexes: jobs_by_parent, history_by_parent, traces_pkey, and a
--- sort of what they find; the OFFSET keeps PostgreSQL from walking back over all jobs instead.
+-- sort of what they find; the OFFSET, and what stands behind it, keep PostgreSQL from walking back over all jobs instead.
 (
     SELECT
         jobs.id, jobs.queue, jobs.task, jobs.priority, jobs.state, jobs.run_at, jobs.attempt, jobs.granted, jobs.losses,
@@ -9,9 +9,9 @@
         jobs.unique_period, jobs.unique_on_conflict, jobs.parent, jobs.facts, jobs.payload,
         traces.saved, traces.progress, traces.error, NULL::bytea
     FROM (
-        SELECT * FROM mainspring.jobs WHERE parent = $10::uuid AND id <= $1::uuid OFFSET 0
+        SELECT * FROM mainspring.jobs WHERE parent = $10::uuid OFFSET 0
     ) AS jobs LEFT JOIN mainspring.traces AS traces ON jobs.traced AND traces.job = jobs.id
-    WHERE $8::boolean
+    WHERE $8::boolean AND jobs.id <= $1::uuid
         AND ($3::text[] IS NULL OR jobs.state = ANY ($3))
         AND ($4::text IS NULL OR jobs.queue = $4)
         AND ($5::text IS NULL OR jobs.task = $5)
@@ -28,9 +28,9 @@ UNION ALL
         facts, payload, saved, progress, error, result
     FROM (
         SELECT * FROM mainspring.history
-        WHERE parent = $10 AND id <= $1 AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules) OFFSET 0
+        WHERE parent = $10 AND keep_until + interval '0' > (SELECT pruned_until FROM mainspring.rules) OFFSET 0
     ) AS history
-    WHERE $9::boolean
+    WHERE $9::boolean AND id <= $1
         AND ($3::text[] IS NULL OR state = ANY ($3))
         AND ($4::text IS NULL OR queue = $4)
         AND ($5::text IS NULL OR task = $5)
