@@ -47,7 +47,7 @@ check: ## format, lint, types and the fast tests, as before a commit (under 2 mi
 
 chaos: ## kill nodes and database servers for minutes instead of seconds, and look whether anything was lost
 	$(setup) test
-	@MAINSPRING_CHAOS=full $(run) pytest -v -n 0 tests/chaos tests/jobs/test_postgres_*.py tests/stores/test_postgres_plans.py $(ARGS)
+	@MAINSPRING_CHAOS=full $(run) pytest -v -n 0 tests/chaos tests/schedules tests/jobs/test_postgres_*.py tests/stores/test_postgres_plans.py $(ARGS)
 
 test-cron: ## compare every change of clocks of every zone, and rules at random, with a walk by hand (up to 15 minutes)
 	$(setup) test
