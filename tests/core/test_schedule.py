@@ -142,6 +142,7 @@ class TestTheUsualCase:
         story.tick(3 * HOUR)
         assert slots(story.runs) == [T0 + HOUR, T0 + 2 * HOUR, T0 + 3 * HOUR]
         assert {run.is_catch_up for run in story.runs} == {False}
+        assert [run.job for run in story.runs] == [run.id for run in story.runs]
         assert story.schedule.next_slot == T0 + 4 * HOUR
 
     def test_nothing_before_its_creation_is_owed(self) -> None:

@@ -117,13 +117,11 @@ def owed(rule: Rule, missed: Missed, *, after: datetime, until: datetime, now: d
 
 def _reason(missed: Missed, *, age: timedelta, has_later: bool) -> Reason:
     """Say why slots are dropped of which the newest is so old."""
-    match missed.policy:
-        case Policy.SKIP:
-            return Reason.SKIPPED
-        case Policy.LATEST:
-            return Reason.SUPERSEDED if has_later else Reason.TOO_OLD
-        case Policy.ALL:
-            return Reason.TOO_OLD if age > missed.grace else Reason.SUPERSEDED
+    if missed.policy is Policy.SKIP:
+        return Reason.SKIPPED
+    if missed.policy is Policy.LATEST:
+        return Reason.SUPERSEDED if has_later else Reason.TOO_OLD
+    return Reason.TOO_OLD if age > missed.grace else Reason.SUPERSEDED
 
 
 def span(rule: Rule, reason: Reason, *, after: datetime, until: datetime) -> tuple[Span, ...]:
