@@ -28,7 +28,6 @@ from mainspring import Every, Mainspring
 from mainspring.client.plans import plan_of
 from mainspring.core.names import Name
 from mainspring.core.schedule import Plan, create
-from mainspring.ids import new_id
 from mainspring.runtime.events import Events
 from mainspring.runtime.firing import move_of
 from mainspring.runtime.ticker import Ticker
@@ -102,7 +101,7 @@ async def tick(url: str, count: int) -> float:
         if first.next_at:
             await asyncio.sleep(max(0.0, (first.next_at - app.store.now()).total_seconds()) + 0.1)
         events = Events()
-        ticker = Ticker(app.store, events, clock=app.clock, new_id=new_id)
+        ticker = Ticker(app.store, events, clock=app.clock)
         began = time.perf_counter()
         while events.counts["runs"] < DUE:
             await ticker.step()

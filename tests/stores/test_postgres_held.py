@@ -71,13 +71,20 @@ async def read(node: Node, room: int = BATCH) -> tuple[Claimed, int]:
 
 
 async def drain(node: Node, jobs: int) -> list[int]:
-    """Claim and settle so many jobs, a batch at a time; says how many pages some of the claims looked at."""
+    """Claim and settle so many jobs, a batch at a time; says how many pages some of the claims looked at.
+
+    Those are left out that looked at a lane as a whole, which happens once a second: on a busy machine to any of them.
+    """
     pages: list[int] = []
-    left = jobs
+    left, is_wanted = jobs, False
     while left:
-        if left % (5 * BATCH) == 0:
+        is_wanted = is_wanted or left % (5 * BATCH) == 0
+        if is_wanted:
+            looks = dict(node.store._lines._look_after)
             claimed, looked_at = await read(node)
-            pages.append(looked_at)
+            if looks == node.store._lines._look_after:
+                pages.append(looked_at)
+                is_wanted = False
         else:
             claimed = await node.claim(BATCH)
         assert claimed.deliveries
@@ -111,8 +118,7 @@ async def test_the_last_round_under_a_held_snapshot_reads_no_more_than_the_first
             await rounds(node, 1, 500)  # lanes and rules are learnt, pages are made
             pages = await rounds(node, count, jobs)
 
-        # Where a round takes long, one of its claims may be the look at the whole, once a second.
-        assert min(pages[-1]) <= 1.2 * min(pages[0]), pages
+        assert max(pages[-1]) <= 1.2 * max(pages[0]), pages
 
 
 @pytest.mark.parametrize("scope", [Scope.TASK, Scope.KEY])
@@ -128,7 +134,7 @@ async def test_a_claim_through_a_gate_under_a_held_snapshot_reads_a_page_for_a_f
             await rounds(node, 1, 500)
             pages = await rounds(node, 5, 1000, keys=7)
 
-        assert min(pages[-1]) - min(pages[0]) <= 4000 / 2, pages
+        assert max(pages[-1]) - max(pages[0]) <= 4000 / 2, pages
 
 
 @on_real_time
@@ -232,7 +238,7 @@ async def test_jobs_that_are_not_due_for_long_do_not_matter(postgres: Server, po
         await those.sql(LATER, later, Lane("default", SEND, 50).number, POLICY)
         with_them = await rounds(node, 2, 500)
 
-        assert min(with_them[-1]) <= 1.5 * min(without[-1]), (without, with_them)
+        assert max(with_them[-1]) <= 1.5 * max(without[-1]), (without, with_them)
         claimed, looked_at = await read(node)
         assert claimed.deliveries == ()
         assert claimed.next_due is not None

@@ -25,7 +25,7 @@ class ScheduleOptions(TypedDict, total=False):
     overlap: Literal["allow", "skip", "queue_one", "cancel_previous"] | None
     """What a slot does while the run before it has not ended; without it "allow"."""
     jitter: Duration | None
-    """By how much a start may be put off, at random."""
+    """By how much a start may be put off; how much it is, name and slot say."""
     until: datetime | None
     """No slot after this."""
     max_runs: int | None
@@ -35,13 +35,13 @@ class ScheduleOptions(TypedDict, total=False):
     description: str | None
 
 
-def plan_of(subject: str, rule: object, call: Call[Any], given: ScheduleOptions) -> Plan:
+def plan_of(subject: str, rule: Rule, call: Call[Any], given: ScheduleOptions) -> Plan:
     """Make the plan of a schedule, or raise `ScheduleError` with everything that stands against it."""
     values, problems = read_all(given, _READERS)
     problems += _problems_of_rule(rule)
     problems += _problems(call.hand_over())
     ScheduleError.unless(subject, ((False, problem) for problem in problems))
-    return Plan(rule=_rule(rule), template=_template(call.hand_over()), **values)
+    return Plan(rule=rule, template=_template(call.hand_over()), **values)
 
 
 def changed(plan: Plan, rule: Rule | None, call: Call[Any] | None, given: ScheduleOptions, subject: str) -> Plan:
@@ -52,11 +52,6 @@ def changed(plan: Plan, rule: Rule | None, call: Call[Any] | None, given: Schedu
     ScheduleError.unless(subject, ((False, problem) for problem in problems))
     template = _template(call.hand_over()) if call else plan.template
     return replace(plan, rule=rule or plan.rule, template=template, **values)
-
-
-def _rule(rule: object) -> Rule:
-    assert isinstance(rule, Cron | Every | Once | Manual)  # noqa: S101 - checked, with words, by the caller
-    return rule
 
 
 def _problems_of_rule(rule: object) -> list[str]:

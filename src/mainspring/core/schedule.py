@@ -75,7 +75,7 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     missed: Missed = Missed()
     overlap: Overlap = Overlap.ALLOW
     jitter: timedelta = timedelta(0)
-    """By how much the start of a job may be put off, at random: many schedules, not all at the same second."""
+    """By how much the start of a job may be put off: many schedules, not all at the same second."""
     until: datetime | None = None
     """No slot after this."""
     max_runs: int | None = None
@@ -167,7 +167,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What that deployment called its version."""
     paused: Paused | None = None
     runs: int = 0
-    """How many slots have made a job."""
+    """How many slots have been fired."""
     held: Slot | None = None
     waits: bool = False
     """The end of a run is awaited: whoever writes that has the schedule looked at again."""

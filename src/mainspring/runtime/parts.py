@@ -13,7 +13,6 @@ from mainspring.core.liveness import beat_of
 from mainspring.core.names import Name
 from mainspring.core.schedule import Plan
 from mainspring.duration import duration, seconds
-from mainspring.ids import new_id
 from mainspring.runtime.body import Body
 from mainspring.runtime.claimer import Claimer
 from mainspring.runtime.definition import ExecutorKind, QueueSettings, Registry, gate_of
@@ -68,7 +67,7 @@ class Parts:
         self._me = me
         self._planned = planned
         self._plans: Mapping[Name, Plan] = {}
-        self.ticker = Ticker(store, events, clock=clock, new_id=new_id)
+        self.ticker = Ticker(store, events, clock=clock)
         self.settler = Settler(store, events)
         self.body = Body(store, events, settings, middleware, clock)
         self.runner = Runner(

@@ -5,10 +5,9 @@ schedule is written only from the revision that it was decided on; whoever comes
 is due and nothing else.
 """
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
-from uuid import UUID
 
 from mainspring.clock import Clock
 from mainspring.core.command import CancelJob
@@ -16,6 +15,7 @@ from mainspring.core.job import FINISHED, JobId
 from mainspring.core.machine import command
 from mainspring.core.missed import Reason
 from mainspring.core.schedule import Decision, Run, decide
+from mainspring.ids import new_id
 from mainspring.runtime.events import Events, log
 from mainspring.runtime.firing import move_of
 from mainspring.stores.port import Store
@@ -33,12 +33,11 @@ _WORTH_A_WARNING: Final = {Reason.SKIPPED, Reason.TOO_OLD}
 class Ticker:
     """The step of a service; `wake` is notified when a schedule may have changed, or a run ended."""
 
-    def __init__(self, store: Store, events: Events, *, clock: Clock, new_id: Callable[[datetime], UUID]) -> None:
+    def __init__(self, store: Store, events: Events, *, clock: Clock) -> None:
         self.wake = Notifier()
         self._store = store
         self._events = events
         self._clock = clock
-        self._new_id = new_id
         self._looked_at = float("-inf")
         self._look_at = float("-inf")
         self._unreadable: dict[str, str] = {}
@@ -53,7 +52,7 @@ class Ticker:
         looked = await self._store.due(MOST)
         self._tell_of_unreadable(looked)
         decisions = [
-            decide(look.schedule, looked.now, lambda: self._new_id(looked.now), busy=bool(look.open))
+            decide(look.schedule, looked.now, partial(new_id, looked.now), busy=bool(look.open))
             for look in looked.looks
         ]
         accepted = await self._store.move([move_of(one) for one in decisions]) if decisions else ()
