@@ -485,8 +485,9 @@ async def test_cancel_previous_starts_when_a_body_that_takes_its_time_has_stoppe
         assert seconds <= call.began - n * 60 < seconds + 5
 
 
+@pytest.mark.parametrize("stop_grace", ["10m", "5s"], ids=["waited for", "abandoned"])
 async def test_cancel_previous_makes_the_newest_of_those_that_came_up_while_a_body_would_not_stop(
-    app: Mainspring,
+    app: Mainspring, stop_grace: str
 ) -> None:
     diary = Diary()
 
@@ -495,11 +496,29 @@ async def test_cancel_previous_makes_the_newest_of_those_that_came_up_while_a_bo
     async def work(ctx: Context) -> None:
         await diary.write(ctx, takes=600 if ctx.slot == T0 + MINUTE else 1, stopping=150)
 
-    async with app.node(stop_grace="10m"):
+    async with app.node(stop_grace=stop_grace):
         await until(8 * MINUTE)
     assert diary.slots == [T0 + n * MINUTE for n in (1, 4)]
     assert diary.most_at_once == 1
     assert await dropped(app) == [(Reason.SUPERSEDED, 2)]
+
+
+async def test_overlap_stays_taken_by_a_body_that_timed_out_and_was_abandoned(app: Mainspring) -> None:
+    diary = Diary()
+
+    @app.schedule(Every(MINUTE), overlap="skip", until=T0 + 4 * MINUTE)
+    @app.task(name="work", max_attempts=1, timeout="10s")
+    async def work(ctx: Context) -> None:
+        await diary.write(ctx, takes=600 if ctx.slot == T0 + MINUTE else 1, stopping=130)
+
+    async with app.node(stop_grace="5s"):
+        await until(2 * MINUTE)
+        (run,) = await fired(app)
+        assert (run.state, run.lingers) == (FAILED, True)
+        await until(8 * MINUTE)
+    assert diary.slots == [T0 + n * MINUTE for n in (1, 4)]
+    assert diary.most_at_once == 1
+    assert await dropped(app) == [(Reason.OVERLAPPED, 2)]
 
 
 async def test_cancel_previous_that_ends_by_itself_just_then_counts_as_what_it_was(app: Mainspring) -> None:

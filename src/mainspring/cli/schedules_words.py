@@ -113,7 +113,8 @@ def run_text(run: Run, state: str | None = None) -> str:
     """Say what became of a run: the state of its job, or why there is none."""
     if run.reason is not None:
         return str(run.reason)
-    return str(run.state or state or "open")
+    text = str(run.state or state or "open")
+    return f"{text}, goes on" if run.lingers else text
 
 
 def schedule_fields(look: Look) -> dict[str, object]:

@@ -130,6 +130,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """How the job ended; None while it has not, or if there is none."""
     finished_at: datetime | None = None
     error: str | None = None
+    lingers: bool = False
+    """The job has ended, and a body of it goes on: one that was abandoned because it did not stop when told to."""
 
     @property
     def job(self) -> JobId | None:
@@ -137,8 +139,8 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether its job waits or runs."""
-        return self.reason is None and self.state is None
+        """Whether its job waits or runs, or a body of it does."""
+        return self.reason is None and (self.state is None or self.lingers)
 
 
 class Slot(Struct, frozen=True, kw_only=True):

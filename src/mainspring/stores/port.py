@@ -106,6 +106,8 @@ class Jobs(Protocol):
            error of a failure. An operator's retry opens the run again; a job that is deleted before its end leaves it
            as cancelled. A schedule that `waits` is looked at again: `next_at` and `last_end` become the store's now,
            it waits no longer, its revision grows; one that is paused keeps its `next_at`.
+        9. While a place of a schedule's job is kept, its run `lingers`: it stays open, and nobody is told, until the last
+           such place is given up.
         """
         ...
 
@@ -122,6 +124,7 @@ class Jobs(Protocol):
         """Give up places that were kept when their attempts were settled.
 
         1. Only this node's; one that is not taken, or whose attempt still runs, is left as it is.
+        2. A run that lingered for the last of them is open no longer, as if its job ended now (`settle` 8).
         """
         ...
 
@@ -137,7 +140,7 @@ class Jobs(Protocol):
     async def mend(self, limit: int) -> int:
         """Find what a fault has left behind, at most `limit` of it; returns how many were mended.
 
-        1. Places whose attempt has ended and which no live node keeps are given up.
+        1. Places whose attempt has ended and which no live node keeps are given up, as by `release`.
         """
         ...
 

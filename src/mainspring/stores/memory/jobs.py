@@ -67,11 +67,11 @@ class JobsRole(Guarded):
         return answers
 
     async def release(self, node: NodeId, places: Sequence[Place]) -> None:
-        with self._locked():
+        with self._locked() as now:
             found = [taken for place in set(places) if (taken := self._tables.gates.find(place))]
             kept = [taken for taken in found if taken.node == node and not self._tables.still_runs(taken)]
             for taken in kept:
-                self._tables.give_up(taken)
+                self._tables.give_up(taken, now)
         if kept:
             self._ring()
 

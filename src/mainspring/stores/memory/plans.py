@@ -95,11 +95,19 @@ class Runs:
             if not self._open[str(run.schedule)]:
                 del self._open[str(run.schedule)]
 
-    def end(self, id_: UUID, end: End) -> None:
+    def end(self, id_: UUID, end: End, *, lingers: bool) -> None:
         """Write how the job of a run ended, or that it goes on."""
         if run := self.by_id.get(id_):
-            ended = replace(run, state=end.state, finished_at=end.finished_at, error=end.error)
+            ended = replace(run, state=end.state, finished_at=end.finished_at, error=end.error, lingers=lingers)
             self.put(ended, self._keep_until[id_])
+
+    def let_go(self, id_: UUID) -> bool:
+        """Write that no body of a run goes on any more; says whether one did."""
+        run = self.by_id.get(id_)
+        if run is None or not run.lingers:
+            return False
+        self.put(replace(run, lingers=False), self._keep_until[id_])
+        return True
 
     def with_job(self, slot: tuple[str, datetime]) -> UUID | None:
         return self._slots.get(slot)
@@ -151,11 +159,20 @@ class Plans:
         for place in range(bisect_right(self._due, after), len(self._due)):
             yield self.kept[self._due[place][1]]
 
-    def ended(self, id_: UUID, end: End, now: datetime) -> None:
+    def ended(self, id_: UUID, end: End, now: datetime, *, lingers: bool) -> None:
         """Write the end of a schedule's job to its run, and have the schedule looked at if it waits for that."""
-        self.runs.end(id_, end)
+        self.runs.end(id_, end, lingers=lingers and end.state is not None)
+        if end.state and not lingers:
+            self._tell(id_, now)
+
+    def let_go(self, id_: UUID, now: datetime) -> None:
+        """Close the run of a job whose last body has ended."""
+        if self.runs.let_go(id_):
+            self._tell(id_, now)
+
+    def _tell(self, id_: UUID, now: datetime) -> None:
         run = self.runs.by_id.get(id_)
-        kept = self.kept.get(str(run.schedule)) if run and end.state else None
+        kept = self.kept.get(str(run.schedule)) if run else None
         if kept and kept.waits:
             next_at = kept.next_at if kept.is_paused else now
             self.put(_changed(kept, next_at=next_at, last_end=now))

@@ -40,7 +40,7 @@ def _apply(tables: Tables, row: Row, settlement: Settlement, now: datetime) -> S
     change = settlement.change
     if change.after is None:
         tables.uniques.forget(row.view)
-        tables.delete(row)
+        tables.delete(row, now)
     elif holder := _holder(tables, row, change.after, now):
         return Settled(verdict=Verdict.CONFLICT, holder=holder)
     elif change.node is None:
@@ -48,7 +48,7 @@ def _apply(tables: Tables, row: Row, settlement: Settlement, now: datetime) -> S
     else:
         _end(tables, row, change.node, settlement, now)
     if change.before.of_schedule and (end := end_of(change, now)):
-        tables.plans.ended(change.before.id, end, now)
+        tables.plans.ended(change.before.id, end, now, lingers=bool(tables.gates.of(change.before.id)))
     return Settled(verdict=Verdict.ACCEPTED)
 
 
@@ -74,7 +74,7 @@ def _end(tables: Tables, row: Row, holder: NodeId, settlement: Settlement, now: 
     tables.write(row, _ended(row.view, settlement), now)
     taken = tables.gates.find(Place(before.id, before.lease))
     if taken and not settlement.keeps_place:
-        tables.give_up(taken)
+        tables.give_up(taken, now)
 
 
 def _ended(view: JobView, settlement: Settlement) -> JobView:

@@ -110,12 +110,12 @@ class Tables:
         if was and not is_now:
             self.uniques.finish(view, now)
 
-    def delete(self, row: Row) -> None:
+    def delete(self, row: Row, now: datetime) -> None:
         """Take a job away, but for its unique key."""
         self._unshelve(row.view)
         del self.rows[row.job.id]
         for taken in self.gates.of(row.job.id):
-            self.give_up(taken)
+            self.give_up(taken, now)
 
     def take_place(self, job: Job, key: str | None, node: NodeId, now: datetime) -> None:
         """Count a job that was claimed."""
@@ -123,9 +123,12 @@ class Tables:
         self.gates.enter(taken, now)
         self._reconsider(taken)
 
-    def give_up(self, taken: Taken) -> None:
+    def give_up(self, taken: Taken, now: datetime) -> None:
+        """Let others have a place; a run of a schedule that was open only for it is open no longer."""
         self.gates.leave(taken)
         self._reconsider(taken)
+        if not self.gates.of(taken.place.job):
+            self.plans.let_go(taken.place.job, now)
 
     def still_runs(self, taken: Taken) -> bool:
         """Say whether the attempt that took a place still runs."""

@@ -17,12 +17,12 @@ class UpkeepRole(Guarded):
     """Mending and pruning."""
 
     async def mend(self, limit: int) -> int:
-        with self._locked():
+        with self._locked() as now:
             tables = self._tables
             ended = (taken for taken in tables.gates if not tables.still_runs(taken))
             mended = list(islice((taken for taken in ended if not tables.is_alive(taken.node)), limit))
             for taken in mended:
-                tables.give_up(taken)
+                tables.give_up(taken, now)
         if mended:
             self._ring()
         return len(mended)
@@ -45,7 +45,7 @@ class UpkeepRole(Guarded):
         finished = self._tables.finished
         pruned = 0
         while pruned < limit and (first := finished.first()) and first[0][0] <= now:
-            self._tables.delete(self._tables.rows[first[1]])
+            self._tables.delete(self._tables.rows[first[1]], now)
             pruned += 1
         return pruned
 

@@ -16,6 +16,7 @@ from mainspring.core.job import NodeId
 from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.names import Name
 from mainspring.stores.passage import Passage
+from mainspring.stores.postgres import runs
 from mainspring.stores.postgres.pick import Picked
 from mainspring.stores.postgres.rows import columns, key_bytes, key_text
 from mainspring.stores.postgres.sight import Sight
@@ -190,16 +191,19 @@ def free(keys: Collection[tuple[Name, str]]) -> Verb[None]:
         yield Ask(_FREE, ([str(task) for task, _ in keys], [key_bytes(key) for _, key in keys]))
 
 
-def release(node: NodeId, places: Sequence[Place]) -> Verb[bool]:
-    """Give up places that a node kept; says whether there were any. One statement."""
+def release(at: datetime | None, node: NodeId, places: Sequence[Place]) -> Verb[bool]:
+    """Give up places that a node kept; says whether there were any. Several statements."""
     ((count,),) = yield Ask(_RELEASE, (node, [place.job for place in places], [place.lease for place in places]))
+    if count:
+        yield from runs.let_go(at)
     return bool(count)
 
 
-def mend(limit: int) -> Verb[int]:
+def mend(at: datetime | None, limit: int) -> Verb[int]:
     """Give up places that leaked, and have the keys looked at that jobs are parked behind. Several statements."""
     ((count,),) = yield Ask(_MEND, (limit,))
     yield Ask(_WAKE_PARKED, (limit,))
+    yield from runs.let_go(at)
     return int(count)
 
 

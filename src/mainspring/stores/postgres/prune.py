@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
-from mainspring.stores.postgres import partitions
+from mainspring.stores.postgres import partitions, runs
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 
@@ -48,7 +48,9 @@ def pruned(at: datetime | None, limit: int) -> Verb[int]:
     ((gone,),) = yield Ask(_HISTORY, (at, limit))
     if gone < limit:
         yield Ask(_WATERMARK, (at,))
-    yield Ask(_PLACES, (limit,))
+    ((vacated,),) = yield Ask(_PLACES, (limit,))
+    if vacated:
+        yield from runs.let_go(at)
     yield Ask(_CLEAR, (at,))
     for kind in _COUNTED:
         if gone < limit:

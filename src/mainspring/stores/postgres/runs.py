@@ -26,6 +26,7 @@ _WITH_SLOTS: Final = statement("runs_with_slots")
 _WRITE: Final = statement("runs_write")
 _WITHOUT_JOB: Final = statement("runs_without_job")
 _END: Final = statement("runs_end")
+_LET_GO: Final = statement("runs_let_go")
 _AWAITING: Final = statement("schedules_awaiting")
 _HOLD_AWAITING: Final = statement("schedules_hold_awaiting")
 _POKE: Final = statement("schedules_poke")
@@ -33,6 +34,7 @@ _PAGE: Final = statement("runs_page")
 _PAGE_OF_SCHEDULE: Final = statement("runs_page_of_schedule")
 _PAGE_OF_SLOTS: Final = statement("runs_page_of_slots")
 _LAST: Final = (1 << 128) - 1
+_LINGERING_AT_ONCE: Final = 1000
 _ORIGINS: Final = {str(origin): origin for origin in Origin}
 _REASONS: Final = {str(reason): reason for reason in Reason}
 
@@ -65,7 +67,18 @@ def end(now: datetime, ends: Sequence[tuple[JobId, End]]) -> Verb[None]:
         (job, None if one.state is None else str(one.state), one.finished_at, key_bytes(one.error))
         for job, one in sorted(ends, key=itemgetter(0))  # in one order for everyone
     ]
-    ended = {schedule for schedule, has_ended in (yield Ask(_END, columns(rows))) if has_ended}
+    yield from _tell(now, {schedule for schedule, is_open in (yield Ask(_END, columns(rows))) if not is_open})
+
+
+def let_go(at: datetime | None) -> Verb[None]:
+    """Close runs that were open for bodies which have ended: they are few."""
+    rows = yield Ask(_LET_GO, (at, _LINGERING_AT_ONCE))
+    if rows:
+        yield from _tell(rows[0][1], {schedule for schedule, _ in rows})
+
+
+def _tell(now: datetime, ended: set[str]) -> Verb[None]:
+    """Have schedules looked at again that wait for the end of a run."""
     awaiting = sorted(schedule for (schedule,) in (yield Ask(_AWAITING, (list(ended),)))) if ended else []
     held = (yield Ask(_HOLD_AWAITING, (awaiting,))) if awaiting else []
     if held:
@@ -107,6 +120,7 @@ def _row(run: Run, keep_runs: timedelta) -> tuple[object, ...]:
         None if run.state is None else str(run.state),
         run.finished_at,
         key_bytes(run.error),
+        run.is_open,
         keep_until(run, keep_runs),
     )
 
@@ -114,6 +128,7 @@ def _row(run: Run, keep_runs: timedelta) -> tuple[object, ...]:
 def _run(row: Row) -> Run:
     (
         id_, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at, error,
+        is_open,
     ) = row  # fmt: skip
     return Run(
         id=id_,
@@ -130,4 +145,5 @@ def _run(row: Row) -> Run:
         state=None if state is None else STATES[state],
         finished_at=finished_at,
         error=key_text(error),
+        lingers=is_open and state is not None,
     )

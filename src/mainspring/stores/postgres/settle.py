@@ -268,6 +268,8 @@ class Writes:
             yield Ask(_DELETE, (id_,))
         if self.ends:
             yield from runs.end(self.now, self.ends)
+        if self.deleted:  # with the places that bodies of theirs kept
+            yield from runs.let_go(self.now)
 
     def _end_attempt(self, found: Found, node: NodeId, settlement: Settlement) -> None:
         job_, outcome = found.job, settlement.change.outcome

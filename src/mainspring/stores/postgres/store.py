@@ -222,7 +222,7 @@ class PostgresStore:
 
     async def release(self, node: NodeId, places: Sequence[Place]) -> None:
         self._connections.must_be_open()
-        released = await self._run(lambda: gates.release(node, places)) if places else False
+        released = await self._run(lambda: gates.release(self._at, node, places), whole=True) if places else False
         if released:
             self._opened_up()
 
@@ -231,7 +231,7 @@ class PostgresStore:
             self._opened_up()
 
     async def mend(self, limit: int) -> int:
-        mended = await self._run(lambda: gates.mend(limit), whole=True)
+        mended = await self._run(lambda: gates.mend(self._at, limit), whole=True)
         if mended:
             self._opened_up()
         return mended

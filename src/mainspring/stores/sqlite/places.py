@@ -10,7 +10,7 @@ from typing import Final
 from mainspring.core.job import Job, NodeId
 from mainspring.core.limits import Scope
 from mainspring.stores.records import Place
-from mainspring.stores.sqlite import gates
+from mainspring.stores.sqlite import gates, runs
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 
@@ -51,6 +51,7 @@ def vacate(session: Session, leases: Iterable[tuple[bytes, int]]) -> None:
 def vacate_job(session: Session, job: bytes) -> None:
     """Give up all places of a job that is being deleted."""
     _free(session, [(scope, name, key, job, lease) for scope, name, key, lease in session.rows(_OF_JOB, (job,))])
+    runs.let_go(session, [job])
 
 
 def release(session: Session, node: NodeId, places: Sequence[Place]) -> None:
@@ -58,12 +59,14 @@ def release(session: Session, node: NodeId, places: Sequence[Place]) -> None:
     for place in places:
         job, lease = place.job.bytes, place.lease
         _free(session, [(*row, job, lease) for row in session.rows(_KEPT, (job, lease, node))])
+    runs.let_go(session, [place.job.bytes for place in places])
 
 
 def mend(session: Session, limit: int) -> int:
     """Give up the places of attempts that have ended and that no live node keeps; returns how many attempts."""
     leaked = session.rows(_LEAKED, (limit,))
     vacate(session, leaked)
+    runs.let_go(session, [job for job, _ in leaked])
     return len(leaked)
 
 

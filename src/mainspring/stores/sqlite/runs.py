@@ -27,6 +27,7 @@ from mainspring.stores.sqlite.statements import statement
 
 _PUT: Final = statement("run_put")
 _END: Final = statement("run_end")
+_LET_GO: Final = statement("run_let_go")
 _TAKEN: Final = statement("run_taken")
 _WITH_JOB: Final = statement("run_with_job")
 _OPEN: Final = statement("runs_open")
@@ -57,10 +58,24 @@ def end(session: Session, changes: Iterable[Change]) -> None:
         if ended is None:
             continue
         error = None if ended.error is None else clean(ended.error)
-        values = (ended.state, optional_micros(ended.finished_at), error, change.before.id.bytes)
-        for (schedule,) in session.rows(_END, values):
-            if ended.state is not None:
-                session.rows_by_name(_WAKE, {"now": session.now, "name": schedule})
+        values = {
+            "id": change.before.id.bytes,
+            "state": ended.state,
+            "finished_at": optional_micros(ended.finished_at),
+            "error": error,
+        }
+        _wake(session, [schedule for schedule, is_open in session.rows_by_name(_END, values) if not is_open])
+
+
+def let_go(session: Session, jobs: Iterable[bytes]) -> None:
+    """Close the runs of jobs that have ended and of which no place is kept any more."""
+    for job in jobs:
+        _wake(session, [schedule for (schedule,) in session.rows_by_name(_LET_GO, {"id": job})])
+
+
+def _wake(session: Session, schedules: Iterable[str]) -> None:
+    for schedule in schedules:
+        session.rows_by_name(_WAKE, {"now": session.now, "name": schedule})
 
 
 def is_taken(session: Session, runs: Sequence[Run]) -> bool:
@@ -119,6 +134,7 @@ def _row(run: Run, keep: timedelta) -> tuple[object, ...]:
         run.state,
         optional_micros(run.finished_at),
         run.error,
+        run.is_open,
         micros(keep_until(run, keep)),
     )
 
@@ -126,7 +142,7 @@ def _row(run: Run, keep: timedelta) -> tuple[object, ...]:
 def _run(row: Row) -> Run:
     (
         id_, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at,
-        error,
+        error, is_open,
     ) = row  # fmt: skip
     return Run(
         id=job_id(id_),
@@ -143,4 +159,5 @@ def _run(row: Row) -> Run:
         state=None if state is None else STATES[state],
         finished_at=optional_instant(finished_at),
         error=error,
+        lingers=bool(is_open) and state is not None,
     )

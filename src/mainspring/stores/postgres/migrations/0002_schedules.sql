@@ -26,7 +26,7 @@ CREATE TABLE mainspring.positions (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX positions_due ON mainspring.positions (next_at, schedule) WHERE next_at IS NOT NULL;
 
--- What happened at slots. One that made a job has the job's id; it is open until that has ended.
+-- What happened at slots. One that made a job has the job's id.
 CREATE TABLE mainspring.runs (
     id uuid PRIMARY KEY,
     schedule text COLLATE "C" NOT NULL,
@@ -42,13 +42,15 @@ CREATE TABLE mainspring.runs (
     state text,                     -- how its job ended: succeeded, failed or cancelled
     finished_at timestamptz,
     error bytea,                    -- a line of text
+    is_open boolean NOT NULL,       -- its job has not ended, or a body of it goes on
     keep_until timestamptz NOT NULL -- from when on it may go, unless it is open
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX runs_of_schedule ON mainspring.runs (schedule, id);
 CREATE UNIQUE INDEX runs_by_slot ON mainspring.runs (schedule, slot) WHERE reason IS NULL AND slot IS NOT NULL;
-CREATE INDEX runs_open ON mainspring.runs (schedule, id) WHERE reason IS NULL AND state IS NULL;
-CREATE INDEX runs_by_time ON mainspring.runs (keep_until) WHERE reason IS NOT NULL OR state IS NOT NULL;
+CREATE INDEX runs_open ON mainspring.runs (schedule, id) WHERE is_open;
+CREATE INDEX runs_by_time ON mainspring.runs (keep_until) WHERE NOT is_open;
+CREATE INDEX runs_lingering ON mainspring.runs (id) WHERE is_open AND state IS NOT NULL;
 
 -- What was answered to whoever moved schedules, for an hour: if the answer was lost with its connection, it is asked for
 -- again. Ids grow with time.

@@ -2,7 +2,7 @@
 WITH gone AS (
     DELETE FROM mainspring.runs WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM mainspring.runs
-        WHERE (reason IS NOT NULL OR state IS NOT NULL)
+        WHERE NOT is_open
             AND keep_until <= coalesce($1::timestamptz, statement_timestamp())
         ORDER BY keep_until LIMIT $2::bigint
         FOR UPDATE SKIP LOCKED

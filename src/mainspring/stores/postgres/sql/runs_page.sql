@@ -1,6 +1,7 @@
 -- Runs, the newest first, up to an id. Walks back over those that are not asked for. Index: runs_pkey.
 SELECT
-    id, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at, error
+    id, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at, error,
+    is_open
 FROM mainspring.runs
 WHERE id <= $1::uuid
     AND ($3::timestamptz IS NULL OR coalesce(last, slot) > $3) AND ($4::timestamptz IS NULL OR slot <= $4)

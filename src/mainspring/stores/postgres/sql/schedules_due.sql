@@ -10,7 +10,7 @@ SELECT
     now, schedule, revision, next_at, waits, last_end, record,
     ARRAY(
         SELECT id FROM mainspring.runs
-        WHERE runs.schedule = due.schedule AND reason IS NULL AND state IS NULL
+        WHERE runs.schedule = due.schedule AND is_open
         ORDER BY id DESC LIMIT $5::bigint
     )
 FROM due CROSS JOIN clock

@@ -4,7 +4,7 @@ SELECT
     coalesce($1::timestamptz, statement_timestamp()), schedule, revision, next_at, waits, last_end, record,
     ARRAY(
         SELECT id FROM mainspring.runs
-        WHERE runs.schedule = position.schedule AND reason IS NULL AND state IS NULL
+        WHERE runs.schedule = position.schedule AND is_open
         ORDER BY id DESC LIMIT $3::bigint
     )
 FROM unnest($2::text[]) AS schedules (name) CROSS JOIN LATERAL (

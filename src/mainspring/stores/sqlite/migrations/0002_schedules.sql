@@ -19,7 +19,7 @@ CREATE TABLE mainspring_schedules (
 CREATE INDEX mainspring_schedules_by_time ON mainspring_schedules (next_at, name) WHERE next_at IS NOT NULL;
 CREATE INDEX mainspring_schedules_by_owner ON mainspring_schedules (owner, name) WHERE owner IS NOT NULL;
 
--- What happened at slots. One without a reason has a job, of the same id; without a state too, that has not ended.
+-- What happened at slots. One without a reason has a job, of the same id.
 CREATE TABLE mainspring_runs (
     id BLOB NOT NULL PRIMARY KEY,
     schedule TEXT NOT NULL,
@@ -35,11 +35,12 @@ CREATE TABLE mainspring_runs (
     state TEXT,
     finished_at INTEGER,
     error TEXT,
+    is_open INTEGER NOT NULL,      -- 1: its job has not ended, or a body of it goes on
     keep_until INTEGER NOT NULL    -- how long it is kept once it is not open
 ) WITHOUT ROWID;
 -- A slot of a schedule has one job at most.
 CREATE UNIQUE INDEX mainspring_runs_by_slot ON mainspring_runs (schedule, slot)
     WHERE reason IS NULL AND slot IS NOT NULL;
 CREATE INDEX mainspring_runs_by_schedule ON mainspring_runs (schedule, id);
-CREATE INDEX mainspring_runs_open ON mainspring_runs (schedule, id) WHERE reason IS NULL AND state IS NULL;
-CREATE INDEX mainspring_runs_over ON mainspring_runs (keep_until) WHERE reason IS NOT NULL OR state IS NOT NULL;
+CREATE INDEX mainspring_runs_open ON mainspring_runs (schedule, id) WHERE is_open;
+CREATE INDEX mainspring_runs_over ON mainspring_runs (keep_until) WHERE NOT is_open;

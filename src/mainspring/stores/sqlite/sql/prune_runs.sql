@@ -1,6 +1,6 @@
 -- Runs that are not open and past their time. Index: runs_over.
 DELETE FROM mainspring_runs WHERE id IN (
     SELECT id FROM mainspring_runs INDEXED BY mainspring_runs_over
-    WHERE keep_until <= ? AND (reason IS NOT NULL OR state IS NOT NULL)
+    WHERE keep_until <= ? AND NOT is_open
     ORDER BY keep_until LIMIT ?
 )

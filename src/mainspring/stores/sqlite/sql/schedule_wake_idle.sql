@@ -4,5 +4,5 @@ UPDATE mainspring_schedules SET next_at = :now
 WHERE name = :name AND waits AND NOT is_paused
     AND NOT EXISTS (
         SELECT 1 FROM mainspring_runs INDEXED BY mainspring_runs_open
-        WHERE schedule = :name AND reason IS NULL AND state IS NULL
+        WHERE schedule = :name AND is_open
     )

@@ -1,6 +1,7 @@
 -- A page of the runs of all schedules, newest first, walking back from a place. Index: primary key.
 SELECT
-    id, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at, error
+    id, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at, error,
+    is_open
 FROM mainspring_runs
 WHERE id < :after
     AND (:with_job IS NULL OR (reason IS NULL) = :with_job)

@@ -1,6 +1,7 @@
 -- A page of the runs of one schedule, newest first, walking back from a place. Index: runs_by_schedule.
 SELECT
-    id, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at, error
+    id, schedule, slot, last, count, origin, is_catch_up, zone, owner, reason, decided_at, state, finished_at, error,
+    is_open
 FROM mainspring_runs INDEXED BY mainspring_runs_by_schedule
 WHERE schedule = :schedule AND id < :after
     AND (:with_job IS NULL OR (reason IS NULL) = :with_job)

@@ -26,7 +26,7 @@ from mainspring.core.schedule import (
     run_now,
 )
 from mainspring.core.unique import OnConflict, UniqueKey
-from mainspring.stores.records import JobFilter, Verdict
+from mainspring.stores.records import JobFilter, Place, Verdict
 from mainspring.testing.contract import plans
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
@@ -89,6 +89,34 @@ ENDINGS: dict[str, tuple[Ending, State, str | None]] = {
     "deleted": (deleted, State.CANCELLED, None),
 }
 every_ending = pytest.mark.parametrize("ending", ENDINGS)
+
+
+async def released(world: World, node: Member, claim: Claim) -> None:
+    await world.store.release(node.id, [Place(claim.job.id, claim.job.lease)])
+
+
+async def mended(world: World, node: Member, _: Claim) -> None:
+    await world.kill(node)
+    assert await world.store.mend(9) == 1
+
+
+async def deleted_later(world: World, _: Member, claim: Claim) -> None:
+    assert await world.command(claim.job.id, DeleteJob()) is Verdict.ACCEPTED
+
+
+async def pruned(world: World, _: Member, claim: Claim) -> None:
+    world.clock.advance("8d")
+    await prune_all(world)
+    assert not await world.is_there(claim.job.id)
+
+
+LETTING_GO: dict[str, Callable[[World, Member, Claim], Awaitable[object]]] = {
+    "released": released,
+    "mended after its node died": mended,
+    "deleted by an operator": deleted_later,
+    "pruned": pruned,
+}
+every_letting_go = pytest.mark.parametrize("letting_go", LETTING_GO)
 
 GOES_ON: list[Outcome] = [
     Raised(error=ERROR),
@@ -158,6 +186,63 @@ class EndsContract(Contract):
         assert (heard.waits, heard.next_at, heard.last_end) == (False, None, world.now)
         assert heard.revision > there.revision
         assert (await world.store.due(9)).looks == ()
+
+    @obligation("settle", 9)
+    @obligation("release", 2)
+    @every_letting_go
+    async def test_a_run_stays_open_while_a_body_of_its_job_goes_on(self, world: World, letting_go: str) -> None:
+        node = await world.node()
+        there = await plans.add(world, planned=plans.plan())
+        run = await plans.written_run(world, there, waits=True)
+        there = await plans.schedule(world)
+        claim = await world.claim_one(node)
+        world.clock.advance("1m")
+        await world.end(claim, FATAL, keeps_place=True)
+
+        ended = replace(run, state=State.FAILED, finished_at=world.now, error="ValueError: no", lingers=True)
+        assert await plans.run_of(world, run.id) == ended
+        look = await plans.look_at(world)
+        assert (look.schedule, look.open) == (there, (run.id,))
+        await prune_all(world)
+        await world.store.mend(9)
+        assert (await plans.run_of(world, run.id)).lingers
+
+        await LETTING_GO[letting_go](world, node, claim)
+        assert await plans.run_of(world, run.id) == replace(ended, lingers=False)
+        look = await plans.look_at(world)
+        expected = replace(there, waits=False, next_at=world.now, last_end=world.now, revision=look.schedule.revision)
+        assert look.schedule.revision > there.revision
+        assert (look.schedule, look.open) == (expected, ())
+
+    @obligation("settle", 9)
+    async def test_a_run_stays_open_while_a_body_of_an_earlier_attempt_goes_on(self, world: World) -> None:
+        node = await world.node()
+        run = await plans.written_run(world, await plans.add(world), waits=True)
+        first = await world.claim_one(node)
+        await world.end(first, Snoozed(delay=0 * SECOND), keeps_place=True)
+        second = await world.claim_one(node)
+        await world.end(second, Succeeded(), keeps_place=True)
+        places = [Place(one.job.id, one.job.lease) for one in (first, second)]
+
+        await world.store.release(node.id, [places[1]])
+        assert (await plans.run_of(world, run.id)).lingers
+        assert (await plans.schedule(world)).waits
+        await world.store.release(node.id, [places[0]])
+        assert not (await plans.run_of(world, run.id)).is_open
+        assert not (await plans.schedule(world)).waits
+
+    @obligation("settle", 9)
+    async def test_the_retry_of_a_job_with_a_body_that_goes_on_opens_its_run_for_the_next(self, world: World) -> None:
+        node = await world.node()
+        run = await plans.written_run(world, await plans.add(world), waits=True)
+        claim = await world.claim_one(node)
+        await world.end(claim, FATAL, keeps_place=True)
+        assert await world.command(claim.job.id, RetryJob()) is Verdict.ACCEPTED
+        await world.store.release(node.id, [Place(claim.job.id, claim.job.lease)])
+
+        assert await plans.run_of(world, run.id) == run
+        await world.end(await world.claim_one(node), Succeeded())
+        assert not (await plans.run_of(world, run.id)).is_open
 
     @obligation("settle", 8)
     async def test_what_was_decided_before_the_end_of_a_run_is_decided_again(self, world: World) -> None:
