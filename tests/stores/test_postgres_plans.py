@@ -89,6 +89,7 @@ BY_ORDER = {
     "runs_of_schedule": "schedule",
     "runs_open": "schedule",
     "runs_by_time": "keep_until",
+    "runs_lingering": "id",
     "moved_pkey": "id",
 }
 

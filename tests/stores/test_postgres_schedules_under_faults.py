@@ -298,8 +298,8 @@ async def forgotten(those: Crowd) -> list[tuple[object, ...]]:
     """Find schedules that wait for nothing and will not be looked at, and open runs that have no job."""
     return await those.sql(
         "SELECT schedule FROM mainspring.positions WHERE waits AND next_at IS NULL AND NOT EXISTS ("
-        " SELECT FROM mainspring.runs WHERE runs.schedule = positions.schedule AND reason IS NULL AND state IS NULL)"
-        " UNION ALL SELECT id::text FROM mainspring.runs WHERE reason IS NULL AND state IS NULL AND NOT EXISTS ("
+        " SELECT FROM mainspring.runs WHERE runs.schedule = positions.schedule AND is_open)"
+        " UNION ALL SELECT id::text FROM mainspring.runs WHERE is_open AND NOT EXISTS ("
         " SELECT FROM mainspring.jobs WHERE jobs.id = runs.id)"
     )
 
