@@ -5,6 +5,7 @@ An app holds tasks, and a store keeps their jobs: `Mainspring`. Beside it stand 
 """
 
 from mainspring.app import Mainspring
+from mainspring.client.plugin import Plugin
 from mainspring.core.breaker import Breaker
 from mainspring.core.job import Retention
 from mainspring.core.limits import Limit
@@ -34,6 +35,7 @@ __all__ = [
     "Manual",
     "Missed",
     "Once",
+    "Plugin",
     "Proceed",
     "Retention",
     "Retry",

@@ -12,6 +12,7 @@ Nothing is global: two apps can live in one process. Whoever enqueues needs no b
 `close` or the end of the program closes it.
 """
 
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from types import TracebackType
@@ -24,12 +25,14 @@ from mainspring.client.lock import NamedLock
 from mainspring.client.nodes import NodeOptions, node_settings
 from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue
 from mainspring.client.plans import ScheduleOptions, plan_of
+from mainspring.client.plugin import Plugin
+from mainspring.client.plugins import Grant, Plugins
 from mainspring.client.schedules import Schedules
 from mainspring.client.services import ServiceFunction, ServiceOptions, declare_service
 from mainspring.client.urls import source_of
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.codec import Value
-from mainspring.core.job import Cause, JobId, State
+from mainspring.core.job import Cause, JobId, NodeId, State
 from mainspring.core.limits import Limit
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
@@ -88,6 +91,16 @@ class Mainspring:
         self._queues: dict[str, QueueSettings] = {}
         self._middleware: list[Middleware] = []
         self._listeners: list[Listener] = []
+        self._nodes: weakref.WeakSet[Node] = weakref.WeakSet()
+        self.plugins: Final = Plugins(
+            self._connection,
+            registry=self.registry,
+            tasks=self._tasks,
+            services=self._services,
+            queues=self._queues,
+            planned=self._planned,
+            tell_nodes=self._tell_nodes,
+        )
 
     # The store.
 
@@ -230,6 +243,16 @@ class Mainspring:
 
         return declare if function is None else declare(function)
 
+    # Plugins.
+
+    def install(self, plugin: Plugin, *, grant: Grant = ()) -> None:
+        """Take in all that a plugin declares, or nothing of it: `app.install(plugin, grant=[BackgroundJobs()])`."""
+        self.plugins.install(plugin, grant=grant)
+
+    async def uninstall(self, id_: str) -> None:
+        """Take a plugin out: its jobs wait, its schedules pause, its services stop."""
+        await self.plugins.uninstall(id_)
+
     # What nodes are told.
 
     def queue(
@@ -271,7 +294,7 @@ class Mainspring:
         """Make a node on the open store, for a program that starts and stops it itself."""
         from mainspring.runtime.node import Node  # noqa: PLC0415 - only programs that run work load what runs it
 
-        return Node(
+        node = Node(
             self.store,
             self.registry,
             settings=settings,
@@ -282,6 +305,15 @@ class Mainspring:
             planned=self._planned,
             services=self._services,
         )
+        self._nodes.add(node)
+        return node
+
+    def _tell_nodes(self) -> tuple[NodeId, ...]:
+        """Have the nodes of this program look what has been declared since; returns who they are."""
+        nodes = tuple(self._nodes)
+        for node in nodes:
+            node.refresh()
+        return tuple(node.id for node in nodes)
 
     @asynccontextmanager
     async def _running(self, settings: NodeSettings) -> "AsyncIterator[Node]":

@@ -25,6 +25,8 @@ MainspringError
 │   ├── SchemaError         what is there is no store of ours, or a newer one than this code knows
 │   └── NodeGone            the node is not alive under that term: it was declared dead, or has left
 ├── NameTaken               there is something under that name already: a task of an app, a service of a task set
+├── PluginError             a plugin cannot be installed, or is not
+│   └── CapabilityError     a plugin asked for what it was not granted (also a PermissionError)
 ├── ShuttingDown            a task set that is closing takes nothing new
 └── Standstill              virtual time cannot go on: nothing will ever happen (see mainspring.testing)
 
@@ -329,3 +331,30 @@ class LockTaken(MainspringError, TimeoutError):
 
     def __str__(self) -> str:
         return f"the lock {self.name!r} was held by others for {self.seconds:g} s"
+
+
+class PluginError(MainspringError):
+    """Something about the plugin `plugin` does not work: `problem`."""
+
+    code = 0x01
+
+    def __init__(self, plugin: str, problem: str) -> None:
+        super().__init__(plugin, problem)
+        self.plugin = plugin
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"plugin {self.plugin}: {self.problem}"
+
+
+class CapabilityError(PluginError, PermissionError):
+    """The plugin `plugin` was not granted `capability`, and asked for it."""
+
+    code = 0x05
+
+    def __init__(self, plugin: str, capability: str) -> None:
+        super().__init__(plugin, capability)
+        self.capability = capability
+
+    def __str__(self) -> str:
+        return f"plugin {self.plugin} was not granted {self.capability}; its host grants with app.install(…, grant=[…])"

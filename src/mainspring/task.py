@@ -8,7 +8,7 @@ returns something that enqueues in the same way.
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from mainspring.client.calls import Call, Pattern, submit, submit_sync
 from mainspring.client.connection import Connection
@@ -100,7 +100,7 @@ class Enqueuer(Generic[P, R]):
         yield other is None, f"there is a {other!r} among them; for calls of several tasks there is app.enqueue_many"
 
     def _handles(self, answers: Iterable[Enqueued]) -> list[JobHandle[R]]:
-        connection, codecs, task = self._connection, self._codec, self.definition.name
+        connection, codecs, task = self._connection.own, self._codec, self.definition.name
         return [JobHandle(connection, codecs, answer.id, task=task, fresh=answer.fresh) for answer in answers]
 
     def _codec(self, _: Name) -> Value[R]:
@@ -134,6 +134,10 @@ class TaskFunction(Task[P, R], Generic[P, R, Q, S]):
         return result
 
 
+Adapt: TypeAlias = Callable[[Callable[..., Any], TaskOptions], TaskOptions]
+"""Has the last word on what was said about a task, as a plugin does that has a namespace."""
+
+
 class Declarer:
     """What `app.task` is: a decorator, with or without options.
 
@@ -142,11 +146,17 @@ class Declarer:
     """
 
     def __init__(
-        self, connection: Connection, register: "Callable[[Task[..., Any]], None]", options: TaskOptions | None = None
+        self,
+        connection: Connection,
+        register: "Callable[[Task[..., Any]], None]",
+        options: TaskOptions | None = None,
+        *,
+        adapt: Adapt | None = None,
     ) -> None:
         self._connection = connection
         self._register = register
         self._options: TaskOptions = options or {}
+        self._adapt = adapt
 
     @overload
     def __call__(
@@ -172,9 +182,11 @@ class Declarer:
     def __call__(self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> object:
         together: TaskOptions = {**self._options, **options}
         if function is None:
-            return Declarer(self._connection, self._register, together)
+            return Declarer(self._connection, self._register, together, adapt=self._adapt)
         if isinstance(function, Task):  # of another app, as a rule
             function = function.definition.function
+        if self._adapt:
+            together = self._adapt(function, together)
         task: TaskFunction[..., Any, ..., Any] = TaskFunction(declare(function, together), self._connection)
         self._register(task)
         return task

@@ -18,6 +18,7 @@ from mainspring.client.waiting import Room
 from mainspring.clock import Clock, outside
 from mainspring.core.job import JobId
 from mainspring.errors import DeclarationError, MainspringError, StoreClosed
+from mainspring.plugins.guard import Guard
 from mainspring.stores.port import Store
 from mainspring.stores.records import JobView
 from mainspring.sync import Bridge, leave_behind, tell_after_fork
@@ -35,6 +36,8 @@ class Connection:
     def __init__(self, source: Source, clock: Clock) -> None:
         self.clock = clock
         self._source = source
+        self.guard: Guard | None = None
+        """Asked before anything is enqueued or planned here."""
         self._bridge = Bridge(f"mainspring {source.name}")
         self._rooms: dict[tuple[int, int], Room] = {}
         self._users = 0
@@ -63,6 +66,11 @@ class Connection:
             yield
         finally:
             self._source, self.clock, self._made, self._open = kept
+
+    @property
+    def own(self) -> "Connection":
+        """Itself; what stands for another one says which."""
+        return self
 
     @property
     def opened(self) -> Store:

@@ -69,6 +69,7 @@ class Schedules:
         It belongs to nobody's declarations, and stays until it is removed. `NameTaken` if there is one of that name.
         """
         plan = plan_of(f"schedule {name!r}", rule, call, options)
+        self._ask(name, plan.template.task)
         store = await self._connection.store()
         looked = await store.look([Name.parse(name)])
         if isinstance(rule, Once) and rule.when <= looked.now:
@@ -86,6 +87,7 @@ class Schedules:
 
         One that is declared in code is declared again when its program next starts.
         """
+        self._ask(name, None if call is None else call.definition.name)
 
         def choose(look: Look, now: datetime) -> Decision:
             there = look.schedule
@@ -104,11 +106,13 @@ class Schedules:
 
     async def remove(self, name: str) -> None:
         """Take a schedule away. Its jobs go on, and its runs are kept for as long as they would have been."""
+        self._ask(name)
         store = await self._connection.store()
         await step(store, Name.parse(name), lambda look, _: core.remove(look.schedule))
 
     async def run(self, name: str) -> JobHandle[Any]:
         """Make a job of it now, whatever its rule says, and whether or not it is paused."""
+        self._ask(name)
         store = await self._connection.store()
         decision = await step(
             store, Name.parse(name), lambda look, now: core.run_now(look.schedule, now, partial(new_id, now))
@@ -124,6 +128,7 @@ class Schedules:
         `end` must have come already: what is still to come is the schedule's own. Not further back than runs are
         kept, because nobody knows what became of earlier slots; and a thousand at a time.
         """
+        self._ask(name)
         start, end = read_moment(start).astimezone(UTC), read_moment(end).astimezone(UTC)
         store = await self._connection.store()
         parsed = Name.parse(name)
@@ -142,11 +147,17 @@ class Schedules:
     async def _step(
         self, name: str, choose: Callable[[Look, datetime], Decision], *, owed_first: bool = False
     ) -> Schedule:
+        self._ask(name)
         store = await self._connection.store()
         decision = await step(store, Name.parse(name), choose, owed_first=owed_first)
         if decision.after is None:
             raise ScheduleError(f"schedule {name!r}", "it was removed")
         return decision.after
+
+    def _ask(self, name: str, task: Name | None = None) -> None:
+        """Raise `CapabilityError` if a plugin plans what it may not."""
+        if self._connection.guard is not None:
+            self._connection.guard.change_schedule(Name.parse(name), task)
 
     async def _made(self, store: Store, decision: Decision) -> tuple[JobHandle[Any], ...]:
         """Hold the jobs of a decision. Those whose unique key was taken have not been made, and their runs say so."""

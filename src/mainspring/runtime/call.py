@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from mainspring.core.job import JobId, NodeId
+from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError
 from mainspring.stores.records import Delivery, SlotFacts
 
@@ -113,6 +114,19 @@ current_call: Final[ContextVar[CallFacts | None]] = ContextVar("current_call", d
 Executors set it and never reset it, which takes 0.05 µs: each attempt has a task of its own, and so a context of its
 own, and threads and slots run each call in a copy.
 """
+
+current_service: Final[ContextVar[Name | None]] = ContextVar("current_service", default=None)
+"""The service that the running code belongs to."""
+
+
+def acting_namespace() -> str:
+    """Name the plugin whose job or service runs here; empty for the program's own, and for all that is neither."""
+    service = current_service.get()
+    if service is not None:
+        return service.namespace
+    call = current_call.get()
+    return "" if call is None else call.delivery.claim.job.task.namespace
+
 
 IN_SLOT: Final = threading.Event()
 """Set in the child process of a slot, before it imports anything of the user's.

@@ -96,13 +96,23 @@ class Registry:
     _tasks: dict[Name, Definition] = field(default_factory=dict)
     _aliases: dict[Name, Definition] = field(default_factory=dict)
 
-    def add(self, definition: Definition) -> None:
-        names = (definition.name, *definition.aliases)
-        for name in names:
-            if name in self._tasks or name in self._aliases:
-                raise NameTaken(str(name))
-        self._tasks[definition.name] = definition
-        self._aliases.update((alias, definition) for alias in definition.aliases)
+    def add(self, *definitions: Definition) -> None:
+        """Register all of them or, if a name is taken, none. Whoever looks meanwhile sees all or none, too."""
+        alone = len(definitions) == 1  # as most come: thousands, one by one
+        tasks, aliases = (self._tasks, self._aliases) if alone else (dict(self._tasks), dict(self._aliases))
+        for definition in definitions:
+            for name in (definition.name, *definition.aliases):
+                if name in tasks or name in aliases:
+                    raise NameTaken(str(name))
+            tasks[definition.name] = definition
+            aliases.update((alias, definition) for alias in definition.aliases)
+        self._tasks, self._aliases = tasks, aliases
+
+    def remove(self, *definitions: Definition) -> None:
+        """Forget them, all at once."""
+        gone = {id(definition) for definition in definitions}
+        self._tasks = {name: one for name, one in self._tasks.items() if id(one) not in gone}
+        self._aliases = {name: one for name, one in self._aliases.items() if id(one) not in gone}
 
     def find(self, name: Name) -> Definition:
         found = self._tasks.get(name) or self._aliases.get(name)

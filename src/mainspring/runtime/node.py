@@ -86,13 +86,14 @@ class Node:
             clock=self._clock,
             middleware=tuple(middleware),
             events=self.events,
-            queues=dict(queues or {}),
+            queues={} if queues is None else queues,  # the app's own, which may grow
             me=lambda: self._membership,
             planned=planned or Planned(),
             services={} if services is None else services,  # the app's own, which may grow
         )
         self._orders = self._parts.orders(self)
         self._joined = Stop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._silence: asyncio.TimerHandle | None = None
         self._unwatch: Callable[[], None] | None = None
         self._ending: asyncio.Future[NodeReport] | None = None
@@ -117,6 +118,7 @@ class Node:
             advice = "start nodes under `if __name__ == '__main__':`"
             raise DeclarationError("node", f"a process slot imports the module to find its task; {advice}")
         parts = self._parts
+        self._loop = asyncio.get_running_loop()
         await self._store.open()
         await parts.declare()
         try:
@@ -160,6 +162,17 @@ class Node:
         self._parts.services.renewed(beat)
         self._parts.reaper.lost(self._parts.runner.reconcile(beat.pulse.held, beat.began))
         self._orders.received(beat.pulse.orders)
+        if self._parts.has_news:
+            self._declare_soon()
+
+    def refresh(self) -> None:
+        """Look at once whether more or less is declared in this program; may be called from any thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has been closed
+                self._loop.call_soon_threadsafe(self._look_for_news)
+
+    def _look_for_news(self) -> None:
+        self._parts.services.refresh()
         if self._parts.has_news:
             self._declare_soon()
 

@@ -101,16 +101,16 @@ class Parts:
     def gates(self) -> list[Gate]:
         """What is limited, and what is not: a limit that was taken out of the code is taken out of the store."""
         of_tasks = [gate for definition in self._registry for gate in definition.gates]
-        return [*of_tasks, *(gate_of(Scope.QUEUE, name, queue.limit) for name, queue in self._queues.items())]
+        return [*of_tasks, *(gate_of(Scope.QUEUE, name, queue.limit) for name, queue in tuple(self._queues.items()))]
 
     @property
     def has_news(self) -> bool:
         """Whether more has been declared in this program than the store knows of."""
-        return self.declared != self.names or self._plans != self._planned.plans
+        return self.declared != self.names or self._plans != self._planned.everything()
 
     async def declare(self, tell: Callable[[], Awaitable[None]] | None = None) -> None:
         """Tell the store what is declared here. Tasks that are new are claimed only after that."""
-        names, plans = self.names, dict(self._planned.plans)
+        names, plans = self.names, self._planned.everything()
         await self._store.declare(self.gates())
         await declare_schedules(self._store, self._planned, names)
         if tell:
@@ -125,7 +125,8 @@ class Parts:
             if definition.executor is ExecutorKind.PROCESS
             for name in (definition.name, *definition.aliases)
         )
-        return self.declared - heavy, self.declared & heavy
+        known = self.declared & self.names  # one that was uninstalled since is not claimed any more
+        return known - heavy, known & heavy
 
     @property
     def names(self) -> frozenset[Name]:

@@ -6,6 +6,7 @@ does not write its own back.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -13,7 +14,18 @@ from functools import partial
 from typing import Final
 
 from mainspring.core.names import Name
-from mainspring.core.schedule import Decision, Plan, Schedule, change, create, decide, is_declared, is_older, remove
+from mainspring.core.schedule import (
+    Decision,
+    Plan,
+    Schedule,
+    change,
+    create,
+    decide,
+    is_declared,
+    is_older,
+    remove,
+    resume,
+)
 from mainspring.errors import NameTaken, ScheduleError, UnknownSchedule
 from mainspring.ids import new_id
 from mainspring.runtime.events import log
@@ -35,6 +47,17 @@ class Planned:
     """Without one that was given, two programs may have the same: only what is surely this one's is taken away then."""
     release: str = ""
     plans: dict[Name, Plan] = field(default_factory=dict)
+    resumes: str = ""
+    """By whom a schedule of this owner may have been paused that goes on when it is declared again."""
+    plugins: "dict[str, Planned]" = field(default_factory=dict)
+    """What the plugins of the app declare, each an owner of its own, by their ids."""
+
+    def everything(self) -> dict[Name, Plan]:
+        """Name all that is declared, whoever declares it."""
+        together = dict(self.plans)
+        for planned in tuple(self.plugins.values()):
+            together |= planned.plans
+        return together
 
     def add(self, name: Name, plan: Plan) -> None:
         if name in self.plans:
@@ -55,6 +78,21 @@ async def declare(store: Store, planned: Planned, tasks: frozenset[Name]) -> Non
             log.info("schedule %s is gone: %s does not declare it any more", schedule.name, planned.owner)
         if all(accepted):
             break
+    if planned.resumes:
+        await _resume(store, planned)
+    for plugin in tuple(planned.plugins.values()):
+        await declare(store, plugin, tasks)
+
+
+async def _resume(store: Store, planned: Planned) -> None:
+    """Let schedules go on that were paused only because nobody declared them."""
+    for look in await _owned(store, planned.owner):
+        paused = look.schedule.paused
+        if paused and paused.by == planned.resumes and look.schedule.name in planned.plans:
+            with suppress(UnknownSchedule):
+                await step(
+                    store, look.schedule.name, lambda look, now: resume(look.schedule, now, partial(new_id, now))
+                )
 
 
 async def _declare(store: Store, planned: Planned, name: Name, plan: Plan, *, is_behind: bool) -> None:

@@ -69,7 +69,8 @@ class Pruner:
         if self._clock.monotonic() - self._began < self._grace.total_seconds():
             return
         for name in await self._store.unknown_tasks(self._grace):
-            await self._end_unknown(name)
+            if not name.namespace:  # those of a plugin wait until it is installed again
+                await self._end_unknown(name)
 
     async def _end_unknown(self, name: Name) -> None:
         me = self._me()

@@ -9,6 +9,7 @@ from mainspring.core.backoff import Backoff
 from mainspring.core.job import NodeId
 from mainspring.core.names import Name
 from mainspring.errors import DeclarationError
+from mainspring.runtime.call import current_service
 from mainspring.supervise import Bulkhead, Directive, Idle, Listener, Pacing, Service, Wake
 from mainspring.supervise.service import Step
 
@@ -74,6 +75,7 @@ class ServiceDefinition:
 
     async def step(self, context: ServiceContext) -> Directive:
         """Run the function once. One that returns nothing has nothing more to do."""
+        current_service.set(self.name)
         directive = await (self.function(context) if self.takes_context else self.function())
         return Idle() if directive is None else directive
 

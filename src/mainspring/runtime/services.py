@@ -22,7 +22,7 @@ from mainspring.runtime.single import Single
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.stores.records import NodeView
-from mainspring.supervise import NO_PAUSE, Service, Stop, TaskEnd, TaskSet
+from mainspring.supervise import NO_PAUSE, Ending, Service, Stop, TaskEnd, TaskSet
 
 GRACE: Final = 10.0  # seconds that a step under way may take to finish once shutdown has begun
 LAST_WORDS: Final = 2.0  # seconds that giving up all leases may take; they run out by themselves
@@ -49,7 +49,7 @@ class Services:
         self._settings = settings
         self._clock = clock
         self._has_begun = False
-        self._begun: set[Name] = set()
+        self._begun: dict[Name, ServiceDefinition] = {}
         self._singles: tuple[Single, ...] = ()
         self._neighbours = Neighbours()
         self._running = TaskSet(on_end=self._has_ended)
@@ -60,12 +60,32 @@ class Services:
     def start(self) -> None:
         """Begin what has been declared and does not run yet."""
         self._has_begun = True
-        if self._running.stop.is_set():
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Begin what has been declared since, and stop what is not declared any more."""
+        if self._running.stop.is_set() or not self._has_begun:
             return
-        for name, definition in tuple(self._definitions.items()):
+        definitions = dict(self._definitions)
+        for name in [name for name, begun in self._begun.items() if definitions.get(name) is not begun]:
+            self._retire(name)
+        for name, definition in definitions.items():
             if name not in self._begun:
-                self._begun.add(name)
+                self._begun[name] = definition
                 self._begin(definition)
+
+    def _retire(self, name: Name) -> None:
+        single = next((single for single in self._singles if single.name == str(name)), None)
+        if single is None:
+            self._running.cancel(str(name))  # `_has_ended` hears of it
+        else:
+            single.retire(lambda: self._retired(single, name))
+
+    def _retired(self, single: Single, name: Name) -> None:
+        self._singles = tuple(one for one in self._singles if one is not single)
+        self._keeping.cancel(_keeper_of(single.name))
+        self._begun.pop(name, None)
+        asyncio.get_running_loop().call_soon(self.refresh)
 
     def hint(self) -> None:
         """Let those who stand by look whether a lease is free; may be called from any thread."""
@@ -74,8 +94,7 @@ class Services:
 
     def renewed(self, beat: Beat) -> None:
         """Look at the other nodes, as a renewal has found them, and begin what was declared since."""
-        if self._has_begun:
-            self.start()
+        self.refresh()
         if self._neighbours.is_one_missing(beat.pulse.nodes, beat.began):
             for single in self._singles:
                 single.alert()
@@ -103,14 +122,17 @@ class Services:
         )
         self._singles = (*self._singles, single)
         again = Backoff.fixed(lease.beat / 3, jitter=0.3)
-        self._keeping.start(
-            Service(f"lease of {name}", single.step, wake=[single.wake], pacing=NO_PAUSE, backoff=again)
-        )
+        self._keeping.start(Service(_keeper_of(name), single.step, wake=[single.wake], pacing=NO_PAUSE, backoff=again))
 
     def _has_ended(self, end: TaskEnd) -> None:
         for single in self._singles:
             if single.name == end.name:  # a tenure is over: the next one may begin
                 single.wake.notify_one()
+                return
+        name = Name.parse(end.name)
+        if end.ending is Ending.CANCELLED and self._definitions.get(name) is not self._begun.get(name):
+            del self._begun[name]
+            self.refresh()
 
     # The end.
 
@@ -137,6 +159,10 @@ class Services:
                 await asyncio.gather(*(single.lease.resign() for single in self._singles if not single.is_stuck))
         except TimeoutError:
             log.warning("the leases of services could not be given up within %g s; they run out", LAST_WORDS)
+
+
+def _keeper_of(name: str) -> str:
+    return f"lease of {name}"
 
 
 class Neighbours:

@@ -58,6 +58,7 @@ class Single:
         self._body = TaskSet()
         """What runs, or ran, in the last tenure."""
         self._has_died = False
+        self._when_retired: Callable[[], None] | None = None
 
     @property
     def is_stuck(self) -> bool:
@@ -78,6 +79,12 @@ class Single:
         self._alert_until = self._clock.monotonic() + self.lease.ttl.total_seconds() + ALERT
         self.hint()
 
+    def retire(self, then: Callable[[], None]) -> None:
+        """Stop for good, give up the lease, and say so: the service is not wanted on this node any more."""
+        self._when_retired = then
+        self._over.set()
+        self.wake.notify_one()
+
     # Keeping the lease.
 
     async def step(self) -> Directive:
@@ -86,6 +93,10 @@ class Single:
             return Idle()
         if self.is_stuck:  # its lease runs out, and another may go on
             return Sleep(self.lease.beat, wakeable=True)
+        if self._when_retired and not self._leads:
+            await self.lease.resign()
+            self._when_retired()
+            return Idle()
         if self.lease.lock:
             return await self._keep()
         return Idle() if self._tasks.stop.is_set() else await self._ask()
@@ -118,7 +129,13 @@ class Single:
 
     def _go_on(self) -> Directive:
         """Run the service, unless it runs already, or the answer came too late, or the node is about to end."""
-        if self.lease.lock and self.lease.held and not self._leads and not self._tasks.stop.is_set():
+        if (
+            self.lease.lock
+            and self.lease.held
+            and not self._leads
+            and not self._tasks.stop.is_set()
+            and not self._when_retired
+        ):
             self._over = Stop()
             self._tasks.spawn(self.name, self._lead(self._over, self.lease.lock.term))
         return Sleep(self.lease.beat, wakeable=True)

@@ -75,6 +75,13 @@ class TaskSet:
         self._running[name] = task
         task.add_done_callback(partial(self._note_end, name))
 
+    def cancel(self, name: str) -> None:
+        """End one task early; nothing if there is none of that name."""
+        task = self._running.get(name)
+        if task is not None:
+            self._cancelled.add(task)
+            task.cancel()
+
     def _check(self, name: str) -> None:
         self._stay_home()
         if self.stop.is_set():

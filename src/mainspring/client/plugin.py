@@ -1,0 +1,143 @@
+"""A plugin, as its author writes it: tasks, schedules and services under one namespace, and what it asks for.
+
+    plugin = Plugin("thumbnails", "1.2", requires=[BackgroundJobs(max_concurrent=4), Schedules()])
+
+    @plugin.schedule(Every("1h"))
+    @plugin.task
+    async def sweep(ctx: Context) -> None: ...
+
+What it declares is registered when a program installs it, all of it or none. Until then its tasks can be called like the
+functions that they are, and not be enqueued.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast, overload
+
+from mainspring.client.declaration import TaskOptions
+from mainspring.client.options import read_text, read_texts
+from mainspring.client.plans import ScheduleOptions, plan_of
+from mainspring.client.services import ServiceFunction, ServiceOptions, declare_service
+from mainspring.clock import Clock, SystemClock
+from mainspring.core.names import Name
+from mainspring.core.rules import Rule
+from mainspring.core.schedule import Plan
+from mainspring.errors import BadName, DeclarationError, NameTaken, PluginError, ScheduleError
+from mainspring.plugins.capability import BackgroundJobs, Capability, Grants, Schedules, Services
+from mainspring.runtime.service import ServiceDefinition
+from mainspring.task import Declarer, Task
+
+if TYPE_CHECKING:
+    from mainspring.client.connection import Connection
+
+S = TypeVar("S", bound=ServiceFunction)
+T = TypeVar("T", bound=Task[..., Any])
+
+
+class Borrowed:
+    """The connection of the app that a plugin is installed in; until then there is none."""
+
+    def __init__(self, plugin: str) -> None:
+        self.lender: Connection | None = None
+        self._plugin = plugin
+
+    @property
+    def clock(self) -> Clock:
+        return self.lender.clock if self.lender else SystemClock()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a connection has
+        if self.lender is None:
+            raise PluginError(self._plugin, "it is not installed; a program does that with app.install(plugin)")
+        return getattr(self.lender, name)
+
+
+class Plugin:
+    """A bundle of tasks, schedules and services. Its `id` is their namespace: `sweep` becomes `thumbnails:sweep`."""
+
+    def __init__(self, id: str, version: str, *, requires: Iterable[Capability] = (), docs: str = "") -> None:  # noqa: A002 - what it is called
+        try:
+            self.id: Final = Name(read_text(id), "name").namespace
+            self.version: Final = read_text(version)
+        except DeclarationError as error:
+            raise DeclarationError(f"plugin {id!r}", error.problem) from None
+        self.requires: Final = Grants(requires)
+        self.docs: Final = docs
+        self.tasks: Final[list[Task[..., Any]]] = []
+        self.plans: Final[dict[Name, Plan]] = {}
+        self.services: Final[dict[Name, ServiceDefinition]] = {}
+        self.connection: Final = Borrowed(self.id)
+        self.task: Final = Declarer(cast("Connection", self.connection), self.tasks.append, adapt=self._adapt)
+
+    def schedule(
+        self,
+        rule: Rule,
+        /,
+        *,
+        name: str | None = None,
+        args: Iterable[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Callable[[T], T]:
+        """Declare a schedule of a task of this plugin, above `@plugin.task`; as `@app.schedule` does."""
+
+        def declare(task: T) -> T:
+            if not isinstance(task, Task) or task not in self.tasks:
+                raise ScheduleError(f"schedule {name or task!r}", "write @plugin.schedule(…) above @plugin.task")
+            planned = task.definition.name if name is None else self._name(name)
+            if planned in self.plans:
+                raise NameTaken(str(planned))
+            call = task.call(*args, **(kwargs or {}))
+            self.plans[planned] = plan_of(f"schedule {planned}", rule, call, options)
+            return task
+
+        return declare
+
+    @overload
+    def service(self, function: S, /) -> S: ...
+
+    @overload
+    def service(self, /, **options: Unpack[ServiceOptions]) -> Callable[[S], S]: ...
+
+    def service(self, function: S | None = None, /, **options: Unpack[ServiceOptions]) -> S | Callable[[S], S]:
+        """Declare a service of this plugin; as `@app.service` does."""
+
+        def declare(function: S) -> S:
+            given: ServiceOptions = {**options, "name": str(self._name(options.get("name") or _local(function)))}
+            definition = declare_service(function, given)
+            if definition.name in self.services:
+                raise NameTaken(str(definition.name))
+            self.services[definition.name] = definition
+            return function
+
+        return declare if function is None else declare(function)
+
+    def needs(self) -> list[type[Capability]]:
+        """Name what it takes to have what it declares."""
+        declared = ((self.tasks, BackgroundJobs), (self.plans, Schedules), (self.services, Services))
+        return [capability for what, capability in declared if what]
+
+    def __repr__(self) -> str:
+        return f"<Plugin {self.id} {self.version}>"
+
+    def _adapt(self, function: Callable[..., Any], options: TaskOptions) -> TaskOptions:
+        """Put a task into the namespace, and into the queue by which the plugin as a whole is limited."""
+        if options.get("queue") is not None:
+            raise DeclarationError(
+                f"plugin {self.id}", "all its tasks are in the queue that has its name; leave out queue"
+            )
+        adapted: TaskOptions = {
+            **options,
+            "name": str(self._name(options.get("name") or _local(function))),
+            "queue": self.id,
+        }
+        if aliases := options.get("aliases"):
+            adapted["aliases"] = [str(self._name(alias)) for alias in read_texts(aliases)]
+        return adapted
+
+    def _name(self, local: str) -> Name:
+        if ":" in local:
+            raise BadName(local, f"a plugin has names of its own namespace only; {self.id}: is put in front of them")
+        return Name(self.id, local)
+
+
+def _local(function: Callable[..., object]) -> str:
+    return getattr(function, "__name__", "").replace("<lambda>", "")

@@ -1,0 +1,244 @@
+"""The plugins of an app: installed whole or not at all, taken out again, and found among what is installed with pip."""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, Literal
+
+from mainspring.client.connection import Connection
+from mainspring.client.plugin import Plugin
+from mainspring.core.job import NodeId
+from mainspring.core.limits import Limit
+from mainspring.core.names import Name
+from mainspring.core.schedule import pause
+from mainspring.errors import DeclarationError, NameTaken, PluginError, UnknownSchedule
+from mainspring.plugins.capability import BackgroundJobs, Capability, Grants
+from mainspring.plugins.guard import Guard
+from mainspring.runtime.definition import QueueSettings, Registry
+from mainspring.runtime.events import log
+from mainspring.runtime.planned import Planned, step
+from mainspring.runtime.service import ServiceDefinition
+from mainspring.stores.port import Store
+from mainspring.task import Task
+
+GROUP: Final = "mainspring.plugins"
+"""The group of entry points that plugins are found in."""
+UNINSTALLED: Final = "mainspring"
+"""Who pauses the schedules of a plugin that is uninstalled, and resumes them."""
+PAGE: Final = 500
+
+Grant = Iterable[Capability] | Literal["all"]
+"""What a plugin may do; "all": whatever it requires."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """A plugin of an app, and what it was granted."""
+
+    plugin: Plugin
+    grants: Grants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovered:
+    """What became of the plugins that were found, each by the name of its entry point."""
+
+    installed: dict[str, Plugin] = field(default_factory=dict)
+    broken: dict[str, Exception] = field(default_factory=dict)
+    """Those that could not be loaded or installed, and why."""
+    refused: tuple[str, ...] = ()
+    """Those that nobody allowed."""
+
+
+class Plugins:
+    """Installs plugins into the parts of an app."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        registry: Registry,
+        tasks: MutableMapping[Name, Task[..., Any]],
+        services: MutableMapping[Name, ServiceDefinition],
+        queues: MutableMapping[str, QueueSettings],
+        planned: Planned,
+        tell_nodes: Callable[[], Collection[NodeId]],
+    ) -> None:
+        self._connection = connection
+        self._registry = registry
+        self._tasks = tasks
+        self._services = services
+        self._queues = queues
+        self._planned = planned
+        self._tell_nodes = tell_nodes
+        self._installed: dict[str, Installed] = {}
+        self._grants: dict[str, Grants] = {}
+        self._changing = threading.Lock()
+
+    def __iter__(self) -> Iterator[Installed]:
+        return iter(tuple(self._installed.values()))
+
+    def __contains__(self, id_: str) -> bool:
+        return id_ in self._installed
+
+    def install(self, plugin: Plugin, *, grant: Grant = ()) -> None:
+        """Register all that a plugin declares, or nothing. A node that runs takes it up at once.
+
+        Raises `CapabilityError` if it requires, or declares, what it is not granted.
+        """
+        if not isinstance(plugin, Plugin):
+            raise DeclarationError("install", f"a Plugin is installed, and not {plugin!r}")
+        grants = Grants(plugin.requires if grant == "all" else _read(grant))
+        self.check(plugin, grants)
+        with self._changing:
+            self._add(plugin, grants)
+        self._tell_nodes()
+
+    def check(self, plugin: Plugin, grants: Grants) -> None:
+        """Raise `CapabilityError` for the first thing that a plugin needs and is not granted."""
+        for required in plugin.requires:
+            grants.must(plugin.id, type(required))
+        for needed in plugin.needs():
+            grants.must(plugin.id, needed)
+
+    def _add(self, plugin: Plugin, grants: Grants) -> None:
+        if plugin.id in self._installed:
+            raise PluginError(plugin.id, "it is installed already; uninstall it first")
+        if plugin.connection.lender is not None:
+            raise PluginError(plugin.id, "it is installed in another app; make a second Plugin for this one")
+        if plugin.id in self._queues:
+            raise NameTaken(plugin.id)
+        for name in plugin.services:
+            if name in self._services:
+                raise NameTaken(str(name))
+        # The one step that may fail is the first, and what comes after it cannot.
+        self._registry.add(*(task.definition for task in plugin.tasks))
+        self._connection.guard = self._connection.guard or Guard(self._grants)
+        self._grants[plugin.id] = grants
+        plugin.connection.lender = self._connection
+        self._tasks.update((task.definition.name, task) for task in plugin.tasks)
+        self._queues[plugin.id] = QueueSettings(limit=_limit(plugin, grants))
+        self._planned.plugins[plugin.id] = Planned(
+            owner=owner_of(plugin.id),
+            owner_is_given=True,
+            release=plugin.version,
+            plans=dict(plugin.plans),
+            resumes=UNINSTALLED,
+        )
+        self._services.update(plugin.services)
+        self._installed[plugin.id] = Installed(plugin=plugin, grants=grants)
+
+    async def uninstall(self, id_: str) -> None:
+        """Take a plugin out: its jobs wait, its schedules pause, its services stop. Installed again, it goes on.
+
+        What runs of it may finish. Where another program on the store has it still, its schedules go on.
+        """
+        with self._changing:
+            plugin = self._take_out(id_)
+        ours = self._tell_nodes()
+        store = await self._connection.store()
+        if not await _is_known_elsewhere(store, plugin, ours):
+            await _pause_all(store, id_)
+
+    def uninstall_sync(self, id_: str) -> None:
+        self._connection.wait_for(lambda: self.uninstall(id_))
+
+    def _take_out(self, id_: str) -> Plugin:
+        found = self._installed.pop(id_, None)
+        if found is None:
+            raise PluginError(id_, "it is not installed")
+        plugin = found.plugin
+        self._planned.plugins.pop(id_, None)
+        for name in plugin.services:
+            self._services.pop(name, None)
+        self._registry.remove(*(task.definition for task in plugin.tasks))
+        for task in plugin.tasks:
+            self._tasks.pop(task.definition.name, None)
+        self._queues.pop(id_, None)
+        self._grants.pop(id_, None)  # what still runs of it may ask for nothing more
+        plugin.connection.lender = None
+        return plugin
+
+    # Plugins that are installed with pip.
+
+    def discover(
+        self, *, allow: Iterable[str] | Literal["all"], grant: Grant | Mapping[str, Grant] = "all"
+    ) -> Discovered:
+        """Install plugins from the entry points of the group `mainspring.plugins`, those whose names are allowed.
+
+        One that cannot be loaded or installed is reported by its name, and never stops the others. `grant` is the same
+        for all, or says for each name what it may do; without one a plugin is granted what it requires.
+        """
+        report = Discovered()
+        refused: list[str] = []
+        names = None if allow == "all" else set(allow)
+        for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+            if names is not None and point.name not in names:
+                refused.append(point.name)
+                continue
+            granted = grant.get(point.name, ()) if isinstance(grant, Mapping) else grant
+            try:
+                plugin = load(point)
+                self.install(plugin, grant=granted)
+            except Exception as error:  # noqa: BLE001 - whatever a stranger's module may raise
+                log.error("plugin %s is not installed: %s", point.name, error)
+                report.broken[point.name] = error
+            else:
+                report.installed[point.name] = plugin
+        for missing in sorted((names or set()) - {point.name for point in entry_points(group=GROUP)}):
+            report.broken[missing] = PluginError(missing, f"there is no entry point of that name in {GROUP}")
+        return Discovered(installed=report.installed, broken=report.broken, refused=tuple(refused))
+
+
+def load(point: EntryPoint) -> Plugin:
+    """Load the plugin of an entry point: a `Plugin`, or a function that makes one. Raises `PluginError`."""
+    try:
+        found = point.load()
+        plugin = found() if callable(found) and not isinstance(found, Plugin) else found
+    except (Exception, SystemExit) as error:
+        raise PluginError(point.name, f"it cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(plugin, Plugin):
+        raise PluginError(point.name, f"{point.value} is no Plugin and makes none, but {type(plugin).__name__}")
+    return plugin
+
+
+def owner_of(plugin: str) -> str:
+    """Name the owner of a plugin's schedules."""
+    return f"plugin:{plugin}"
+
+
+def _read(grant: object) -> Iterable[Capability]:
+    if isinstance(grant, str) or not isinstance(grant, Iterable):
+        raise DeclarationError("grant", f"several capabilities, or 'all' that it requires, and not {grant!r}")
+    return grant
+
+
+def _limit(plugin: Plugin, grants: Grants) -> Limit | None:
+    """The lower of what the plugin wants and what it was granted."""
+    asked = [one.max_concurrent for one in (plugin.requires.find(BackgroundJobs), grants.find(BackgroundJobs)) if one]
+    limits = [one for one in asked if one is not None]
+    return Limit(concurrency=min(limits)) if limits else None
+
+
+async def _is_known_elsewhere(store: Store, plugin: Plugin, ours: Collection[NodeId]) -> bool:
+    names = {task.definition.name for task in plugin.tasks}
+    others = (view for view in await store.nodes() if view.alive and view.node.id not in ours)
+    return any(not names.isdisjoint(view.node.tasks) for view in others)
+
+
+async def _pause_all(store: Store, id_: str) -> None:
+    page = await store.list_schedules(owner=owner_of(id_), limit=PAGE)
+    while True:
+        for look in page.looks:
+            if look.schedule.paused is None:
+                await _pause(store, look.schedule.name, f"plugin {id_} is not installed")
+        if page.after is None:
+            return
+        page = await store.list_schedules(owner=owner_of(id_), limit=PAGE, after=page.after)
+
+
+async def _pause(store: Store, name: Name, reason: str) -> None:
+    with suppress(UnknownSchedule):  # somebody removed it meanwhile
+        await step(store, name, lambda look, now: pause(look.schedule, now, by=UNINSTALLED, reason=reason))

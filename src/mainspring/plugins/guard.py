@@ -1,0 +1,50 @@
+"""Who acts, and whether they may: capabilities are asked for where they are used, and not only where they are declared.
+
+What runs as a job or a service of a plugin acts for that plugin, and so does all that it calls, on the node's loop, in a
+thread or in a process slot. Everything else is the program itself, which may do anything. A guard keeps honest code
+honest: in one process no code can be kept from reaching behind it.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from mainspring.core.names import Name
+from mainspring.errors import CapabilityError
+from mainspring.plugins.capability import BackgroundJobs, C, EnqueueTasks, Grants, Schedules
+from mainspring.runtime.call import acting_namespace
+
+
+class Guard:
+    """Looks up who acts among the plugins that are installed, and asks what they were granted."""
+
+    def __init__(self, grants: Mapping[str, Grants]) -> None:
+        self._grants = grants
+
+    def enqueue(self, tasks: Iterable[Name]) -> None:
+        """Let jobs of these tasks be enqueued, or raise `CapabilityError`."""
+        acting = acting_namespace()
+        if not acting:
+            return
+        for namespace in {task.namespace for task in tasks}:
+            if namespace == acting:
+                self.must(acting, BackgroundJobs)
+            elif not self.must(acting, EnqueueTasks).allows(namespace):
+                raise CapabilityError(acting, f"EnqueueTasks of {namespace or 'the program itself'}")
+
+    def change_schedule(self, name: Name, task: Name | None = None) -> None:
+        """Let a schedule be added or changed, or raise `CapabilityError`: a plugin's own ones only, of its own tasks."""
+        acting = acting_namespace()
+        if not acting:
+            return
+        self.must(acting, Schedules)
+        if name.namespace != acting:
+            raise CapabilityError(acting, f"Schedules of {name.namespace or 'the program itself'}")
+        if task is not None:
+            self.enqueue([task])
+
+    def ask(self, kind: type[C]) -> C | None:
+        """Return what whoever acts was granted of a kind, or raise `CapabilityError`; None for the program itself."""
+        acting = acting_namespace()
+        return self.must(acting, kind) if acting else None
+
+    def must(self, plugin: str, kind: type[C]) -> C:
+        return self._grants.get(plugin, Grants()).must(plugin, kind)
