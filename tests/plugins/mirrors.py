@@ -14,13 +14,18 @@ from typing import Any, LiteralString
 import ladybug
 import msgspec
 
+from mainspring import Every, Mainspring, Manual, Retry
 from mainspring.core.job import State
-from mainspring.core.rules import Manual
-from mainspring.core.schedule import Run
-from mainspring.plugins.mirror import DELETE, FIND, WRITE
+from mainspring.core.names import Name
+from mainspring.core.rules import Rule
+from mainspring.core.schedule import Run, create
+from mainspring.plugins.mirror import DELETE, FIND, TRY_AGAIN, WRITE, Mirror
 from mainspring.plugins.sinks import CypherSink, LadybugSink
+from mainspring.runtime.firing import move_of
 from mainspring.stores.port import Store
 from mainspring.stores.records import Look, RunFilter
+from mainspring.supervise import Service
+from mainspring.testing import VirtualTime
 
 Node = dict[str, Any]
 
@@ -151,9 +156,43 @@ def _node(look: Look, runs: list[Run]) -> Node:
         "last_state": None if last is None else last.value,
         "last_error": ended[0].error if ended else None,
         "open_runs": len(look.open),
-        "failures": (verdicts + [State.SUCCEEDED]).index(State.SUCCEEDED),
+        "failures": [*verdicts, State.SUCCEEDED].index(State.SUCCEEDED),
     }  # fmt: skip
 
 
 def text(instant: datetime | None) -> str | None:
     return None if instant is None else f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}+00:00"
+
+
+# Programs.
+
+
+def an_app(store: Store, virtual_time: VirtualTime, owner: str | None = None) -> Mainspring:
+    app = Mainspring(store=store, clock=virtual_time.clock, owner=owner)
+
+    @app.task(name="work", retry=Retry.none())
+    async def work(error: str = "", takes: float = 0.0) -> None:
+        await asyncio.sleep(takes)
+        if error:
+            raise ValueError(error)
+
+    return app
+
+
+async def add(app: Mainspring, name: str, rule: Rule | None = None, **arguments: object) -> None:
+    await app.schedules.add(name, rule or Manual(), app.find("work").call(**arguments))
+
+
+async def add_many(app: Mainspring, count: int) -> None:
+    await add(app, "pattern", Every("1h"))
+    pattern = await app.schedules.get("pattern")
+    names = [Name("", f"job-{number}") for number in range(1, count)]
+    for start in range(0, len(names), 1000):
+        part = names[start : start + 1000]
+        assert all(await app.store.move([move_of(create(name, pattern.plan, app.store.now())) for name in part]))
+
+
+def the_mirror(app: Mainspring, sink: Flaky, **options: float) -> tuple[Mirror, Service]:
+    """Make a mirror without a node around it: nothing happens but what the test does."""
+    mirror = Mirror(lambda: app.store, sink, **options)
+    return mirror, Service("mirror", mirror.step, wake=[mirror.wake], backoff=TRY_AGAIN, listeners=())
