@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, LiteralString
 
-import ladybug
 import msgspec
 
 from mainspring import Every, Mainspring, Manual, Retry
@@ -34,6 +34,7 @@ class Graph:
     """A real ladybug database, and a connection of the test's own to it."""
 
     def __init__(self, path: Path) -> None:
+        ladybug = import_module("ladybug")
         self.database = ladybug.Database(str(path), buffer_pool_size=64 * 1024 * 1024)
         self.connection = ladybug.Connection(self.database)
 
@@ -50,8 +51,7 @@ class Graph:
 
     def rows(self, statement: str, **parameters: object) -> list[dict[str, Any]]:
         result = self.connection.execute(statement, parameters)
-        assert isinstance(result, ladybug.QueryResult)
-        rows: list[dict[str, Any]] = [dict(row) for row in result.rows_as_dict() if isinstance(row, dict)]
+        rows = [dict(row) for row in result.rows_as_dict()]
         result.close()
         return rows
 

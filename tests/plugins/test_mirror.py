@@ -29,6 +29,8 @@ from mainspring.stores.records import Look, Move
 from mainspring.testing import VirtualTime
 from tests.plugins.mirrors import Graph, add, an_app, held
 
+pytestmark = pytest.mark.needs("ladybug")
+
 NASTY = [
     "it's",
     'say"so"',

@@ -18,6 +18,8 @@ from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
 from tests.plugins.mirrors import Flaky, Graph, Node, held
 
+pytestmark = pytest.mark.needs("ladybug")
+
 CHANGES = 1000
 NAMES = [
     *(f"job-{number}" for number in range(25)),
