@@ -57,8 +57,8 @@ UV = command("uv")
 
 PARTS = {
     "chromium": Part(CHROMIUM, "Debian: apt-get install chromium; macOS: brew install --cask chromium"),
-    "ladybug": Part(module("ladybug"), "make test brings it, for Python up to 3.14; by hand: pip install -e .[graph]"),
     "make": Part(command("make"), "Debian: apt-get install make; macOS: xcode-select --install"),
+    "ladybug": Part(module("ladybug"), "make test brings it, for Python up to 3.14; by hand: pip install -e .[graph]"),
     "pgbouncer": Part(pgbouncer.find, pgbouncer.HOW_TO_GET),
     "uv": Part(UV, "make test brings it; by hand: pip install -e .[test]"),
     "zensical": Part(module("zensical"), "make test brings it; by hand: pip install -e .[docs]"),
