@@ -28,7 +28,7 @@ from mainspring.supervise import Directive, Notifier, Sleep
 
 T = TypeVar("T")
 
-PAGE: Final = 200  # schedules that are read, and rows that are written, at a time: a few milliseconds of ladybug's
+PAGE: Final = 200  # schedules that are read, and rows that are written, at a time; more in one statement gains nothing
 NAMES: Final = 1000  # names that are read from the graph, or deleted there, at a time
 RUNS: Final = 20  # of each schedule, that are read to say how it has been going
 AGAIN: Final = 50  # schedules whose runs are read in a pass although nothing seems to have changed
