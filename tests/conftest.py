@@ -58,6 +58,7 @@ UV = command("uv")
 PARTS = {
     "chromium": Part(CHROMIUM, "Debian: apt-get install chromium; macOS: brew install --cask chromium"),
     "make": Part(command("make"), "Debian: apt-get install make; macOS: xcode-select --install"),
+    "ladybug": Part(module("ladybug"), "make test brings it, for Python up to 3.14; by hand: pip install -e .[graph]"),
     "pgbouncer": Part(pgbouncer.find, pgbouncer.HOW_TO_GET),
     "uv": Part(UV, "make test brings it; by hand: pip install -e .[test]"),
     "zensical": Part(module("zensical"), "make test brings it; by hand: pip install -e .[docs]"),

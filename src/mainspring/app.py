@@ -41,13 +41,16 @@ from mainspring.errors import DeclarationError, NameTaken, ScheduleError, Unknow
 from mainspring.handle import JobHandle
 from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.planned import Planned
-from mainspring.runtime.service import ServiceDefinition
+from mainspring.runtime.service import ServiceContext, ServiceDefinition
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.stores.records import Enqueued, JobFilter, JobPage
+from mainspring.supervise.directive import Directive
 from mainspring.task import Declarer, Task
 
 if TYPE_CHECKING:
+    from mainspring.plugins.mirror import Mirror
+    from mainspring.plugins.sinks import CypherSink
     from mainspring.runtime.events import Listener
     from mainspring.runtime.middleware import Middleware
     from mainspring.runtime.node import Node
@@ -252,6 +255,21 @@ class Mainspring:
     async def uninstall(self, id_: str) -> None:
         """Take a plugin out: its jobs wait, its schedules pause, its services stop."""
         await self.plugins.uninstall(id_)
+
+    def mirror(self, sink: "CypherSink", *, name: str = "mainspring:mirror", timeout: Duration = "10s") -> "Mirror":
+        """Have copies of the state of schedules kept in a graph, by one node at a time.
+
+        `timeout` limits each call of the sink. Nothing waits for a mirror: what it cannot write now, it writes later.
+        """
+        from mainspring.plugins.mirror import TRY_AGAIN, Mirror  # noqa: PLC0415 - only programs that have one load it
+
+        mirror = Mirror(lambda: self.store, sink, timeout=timeout)
+
+        @self.service(name=name, wake=mirror.wake, singleton=True, backoff=TRY_AGAIN, listeners=())
+        async def step(context: ServiceContext) -> Directive:
+            return await mirror.step(context.term)
+
+        return mirror
 
     # What nodes are told.
 

@@ -157,7 +157,7 @@ class Plugins:
         for task in plugin.tasks:
             self._tasks.pop(task.definition.name, None)
         self._queues.pop(id_, None)
-        self._grants.pop(id_, None)  # what still runs of it may ask for nothing more
+        self._grants[id_] = Grants()  # what still runs of it may ask for nothing more
         plugin.connection.lender = None
         return plugin
 

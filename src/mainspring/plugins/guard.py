@@ -18,10 +18,11 @@ class Guard:
 
     def __init__(self, grants: Mapping[str, Grants]) -> None:
         self._grants = grants
+        """Of all that are installed, or were."""
 
     def enqueue(self, tasks: Iterable[Name]) -> None:
         """Let jobs of these tasks be enqueued, or raise `CapabilityError`."""
-        acting = acting_namespace()
+        acting = self._acting()
         if not acting:
             return
         for namespace in {task.namespace for task in tasks}:
@@ -32,7 +33,7 @@ class Guard:
 
     def change_schedule(self, name: Name, task: Name | None = None) -> None:
         """Let a schedule be added or changed, or raise `CapabilityError`: a plugin's own ones only, of its own tasks."""
-        acting = acting_namespace()
+        acting = self._acting()
         if not acting:
             return
         self.must(acting, Schedules)
@@ -43,8 +44,13 @@ class Guard:
 
     def ask(self, kind: type[C]) -> C | None:
         """Return what whoever acts was granted of a kind, or raise `CapabilityError`; None for the program itself."""
-        acting = acting_namespace()
+        acting = self._acting()
         return self.must(acting, kind) if acting else None
 
     def must(self, plugin: str, kind: type[C]) -> C:
-        return self._grants.get(plugin, Grants()).must(plugin, kind)
+        return self._grants[plugin].must(plugin, kind)
+
+    def _acting(self) -> str:
+        """Name the plugin that acts; a program may have names with a namespace of its own, and is no plugin for that."""
+        acting = acting_namespace()
+        return acting if acting in self._grants else ""
