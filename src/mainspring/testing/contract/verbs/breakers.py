@@ -365,6 +365,7 @@ class BreakersContract(Contract):
             node = await world.node()
             await opened(world, node)
             await world.enqueue(run_at=world.now - 2 * DAY)
+            assert await world.claim(node) == ()
 
             world.clock.jump(-back)
             world.clock.advance(2 * COOLDOWN)
