@@ -131,6 +131,11 @@ def refusal(rule: Breaker, circuit: Circuit, now: datetime) -> Refusal | None:
             assert_never(circuit.phase)
 
 
+def is_shut(rule: Breaker, circuit: Circuit, now: datetime) -> bool:
+    """Say whether it is open, and not about to let a probe through."""
+    return circuit.phase is Phase.OPEN and refusal(rule, circuit, now) is not None
+
+
 def admit(rule: Breaker, circuit: Circuit, attempt: Attempt, now: datetime) -> Pass | Refusal:
     """Say whether an attempt may start now."""
     refused = refusal(rule, circuit, now)
