@@ -241,7 +241,8 @@ class BreakersContract(Contract):
     async def test_a_success_in_between_starts_the_count_anew(self, world: World) -> None:
         node = await world.node()
         await world.store.declare_breakers({SEND: RULE})
-        for outcome in (FATAL, FATAL, Succeeded(), FATAL, FATAL):
+        outcomes: Sequence[Outcome] = [FATAL, FATAL, Succeeded(), FATAL, FATAL]
+        for outcome in outcomes:
             await end(world, await delivered(world, node), outcome)
 
         assert ((await standing(world)).circuit.phase, (await standing(world)).circuit.failures) == (Phase.CLOSED, 2)
@@ -318,7 +319,8 @@ class BreakersContract(Contract):
         slow = await world.claim(node, room=3)
         probe = await probing(world, node)
 
-        for delivery, outcome in zip(slow, (FATAL, Succeeded(), RAISED), strict=True):
+        outcomes: Sequence[Outcome] = [FATAL, Succeeded(), RAISED]
+        for delivery, outcome in zip(slow, outcomes, strict=True):
             assert (await end(world, delivery, outcome)).changed is None
         assert (await standing(world)).circuit.probe == Attempt(probe.claim.job.id, probe.claim.job.lease)
 
