@@ -5,6 +5,7 @@ Flaws of uni's breaker that are not here (contracts 1.11) have their numbers in 
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,8 @@ class Work:
         self.is_broken = True
         self.takes = 0.0
         self.snoozes = False
-        given: dict[str, object] = {"breaker": Breaker(threshold=3), "max_attempts": 1, **options}
-        self.task: Task[[], None] = app.task(name="work", **given)(self.run)  # type: ignore[call-overload] -- options that a test chose
+        given: dict[str, Any] = {"breaker": Breaker(threshold=3), "max_attempts": 1, **options}
+        self.task: Task[[], None] = app.task(name="work", **given)(self.run)
 
     async def run(self) -> None:
         self.calls.append(now())
@@ -371,10 +372,10 @@ async def test_a_breaker_and_a_limit_stand_in_front_of_the_same_task(app: Mainsp
 
 
 @pytest.mark.parametrize("given", ["10", 3, object()], ids=repr)
-def test_what_is_no_breaker_is_told_where_it_is_declared(given: object) -> None:
+def test_what_is_no_breaker_is_told_where_it_is_declared(given: Any) -> None:  # noqa: ANN401 -- it is wrong on purpose
     app = Mainspring("memory://")
     with pytest.raises(DeclarationError, match="write Breaker"):
-        app.task(name="work", breaker=given)(lambda: None)  # type: ignore[call-overload] -- which is what is tested
+        app.task(name="work", breaker=given)(lambda: None)
 
 
 def test_true_means_ten_failures_and_thirty_seconds_and_false_none() -> None:
