@@ -4,7 +4,11 @@ Flaws of uni's breaker that are not here (contracts 1.11) have their numbers in 
 """
 
 import asyncio
+import re
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -386,3 +390,30 @@ def test_true_means_ten_failures_and_thirty_seconds_and_false_none() -> None:
     assert app.task(name="a", breaker=True)(work).definition.breaker == Breaker(threshold=10, cooldown="30s")
     assert app.task(name="b", breaker=False)(work).definition.breaker is None
     assert app.task(name="c")(work).definition.breaker is None
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "stop-a-failing-task.md"
+USE = """
+import asyncio, shop
+
+async def main():
+    async with shop.app.node():
+        await shop.maintenance()
+        await shop.look()
+    print((await shop.app.breakers.show("shop.charge")).changes[0].reason)
+
+asyncio.run(main())
+"""
+
+
+def test_what_the_page_shows_works(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (tmp_path / "shop.py").write_text("\n".join(blocks), encoding="utf-8")
+    (tmp_path / "use.py").write_text(USE, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "use.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    phase, reason = done.stdout.splitlines()
+    assert phase.startswith("shop.charge open ")
+    assert reason == "the provider moves tonight"
