@@ -3,10 +3,12 @@
 import asyncio
 import sqlite3
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
 from msgspec.structs import replace
@@ -15,6 +17,7 @@ from mainspring.core import machine
 from mainspring.core.backoff import Backoff
 from mainspring.core.breaker import Breaker, Phase
 from mainspring.core.job import JobId, NodeId, State
+from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError, Raised, Snoozed, Succeeded
 from mainspring.ids import new_id
@@ -301,3 +304,55 @@ async def test_an_open_breaker_costs_the_claims_of_other_tasks_nothing(
         assert counted.take() == ["peek", "take"]
         assert len((await store.claim(replace(other, room=2))).deliveries) == 2
         assert counted.take() == ["grab"]
+
+
+# Nobody waits in a circle.
+
+
+async def busy(store: PostgresStore, name: str, until: float, draw: Random) -> Counter[str]:
+    """Claim and settle for a while, in batches of several tasks, with whatever outcome."""
+    request = replace(await join(store, name), tasks=frozenset(CROWDED), room=7)
+    seen: Counter[str] = Counter()
+    while asyncio.get_running_loop().time() < until:
+        deliveries = (await store.claim(request)).deliveries
+        ends: list[Succeeded | Raised | Snoozed] = [Succeeded(), FAILED, Snoozed(delay=timedelta(0))]
+        outcomes = [draw.choice(ends) for _ in deliveries]
+        settled = await store.settle([ending(store, *each) for each in zip(deliveries, outcomes, strict=True)])
+        assert all(one.verdict is Verdict.ACCEPTED for one in settled)
+        seen.update(one.changed.target for one in settled if one.changed)
+        if draw.random() < 0.05:
+            await store.reset_breaker(draw.choice(CROWDED))
+        if draw.random() < 0.05:
+            await store.mend(10)
+        if not deliveries:
+            await store.enqueue([replace(one, task=draw.choice(CROWDED)) for one in some_jobs(store, 50)])
+    return seen
+
+
+CROWDED = [Name("", f"task-{number}") for number in range(4)]
+
+
+@pytest.mark.timeout(60)
+@on_real_time
+async def test_claims_settlements_and_operators_never_wait_for_each_other_in_a_circle(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with crowd(postgres, postgres_schema) as many:
+        stores = [await many.open(connections=2) for _ in range(6)]
+        await stores[0].declare_breakers(dict.fromkeys(CROWDED, Breaker(threshold=2, cooldown="10ms")))
+        await stores[0].declare(
+            [
+                Gate(scope=Scope.TASK, name=str(CROWDED[0]), concurrency=3),
+                Gate(scope=Scope.QUEUE, name="default", concurrency=20),
+            ]
+        )
+        deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        before = await many.sql(deadlocks)
+        until = asyncio.get_running_loop().time() + 3
+        draws = [Random(at) for at in range(len(stores))]  # noqa: S311 -- no secret
+        seen = await asyncio.gather(*(busy(store, f"node-{at}", until, draws[at]) for at, store in enumerate(stores)))
+        for store in stores:
+            await store.close()
+        await asyncio.sleep(0.2)  # in which the server's processes count what they have seen
+        assert await many.sql(deadlocks) == before
+        assert sum(seen, Counter())[Phase.OPEN] > 10

@@ -28,6 +28,7 @@ from mainspring.stores.schedules import End, end_of
 _SUCCEED: Final = statement("settle_success")
 _READ: Final = statement("settle_read")
 _READ_HISTORY: Final = statement("settle_read_history")
+_HOLD: Final = statement("settle_hold")
 _HOLD_WAITING: Final = statement("settle_hold_waiting")
 _LIVING: Final = statement("settle_living")
 _WRITE: Final = statement("settle_write")
@@ -134,6 +135,8 @@ def settle(at: datetime | None, settlements: Sequence[Settlement]) -> Verb[list[
 def settle_together(at: datetime | None, settlements: Sequence[Settlement]) -> Verb[list[Settled]]:
     """Write changes, successes by the short way, in one transaction with what they do to breakers. Several statements."""
     answers: Answers = {}
+    if len(settlements) > 1:  # else in two steps, which could meet others who hold several
+        yield Ask(_HOLD, ([_id(one) for one in settlements],))
     plain = successes(settlements)
     if plain is not None:
         by, places = plain
