@@ -212,6 +212,15 @@ STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
     "declare_the_same": (2, {"pick": numbers}),
     "rule": (3, {"task": hot_tasks, "rule": st.none() | rules | rules}),
     "fail": (8, {"pick": numbers, "room": st.integers(1, 4), "fatal": sometimes}),
+    "probe": (
+        6,
+        {
+            "pick": numbers,
+            "rule": rules,
+            "outcome": endings,
+            "how": st.sampled_from(["as it is", "as it is", "cancelled", "without a term", "by a reaper"]),
+        },
+    ),
     "operate": (
         2,
         {

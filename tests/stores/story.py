@@ -17,6 +17,7 @@ from mainspring.core.limits import Gate
 from mainspring.core.machine import Change
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError, Lost, Outcome, Raised, Snoozed
+from mainspring.duration import duration
 from mainspring.errors import IllegalTransition, MainspringError
 from mainspring.stores.records import (
     BreakerView,
@@ -347,6 +348,33 @@ class Story:
         failed = Raised(error=AttemptError(type="ValueError", message="no"), retryable=not fatal)
         deliveries = self.claim_of(chosen(self.nodes, pick), Wish(room=room))
         self.write([self.end_of(delivery.claim, failed) for delivery in deliveries])
+
+    def probe(self, pick: int, rule: Breaker, outcome: Outcome, how: str) -> None:
+        """Have a task fail until its breaker opens, wait, and end the probe in some way or other."""
+        task, node = TASKS[0], chosen(sorted(self.alive), pick)
+        self.rule(task, rule)
+        for _ in range(rule.threshold):
+            self.fail(self.nodes.index(node), room=2, fatal=False)
+        self.claim(pick, Wish(room=3))  # with what is left, and whatever the breaker says to it
+        self.time_passes(duration(rule.cooldown).total_seconds())
+        self.claim_of(node, Wish(room=2))
+        self.look()
+        there = self.breakers[task].circuit.probe
+        claims = [claim for claim in self.running if there == Attempt(claim.job.id, claim.job.lease)]
+        if not claims:
+            return
+        (claim,) = claims
+        if how == "by a reaper" and len(self.alive) > 1:
+            self.pair.both(partial(asked.declare_dead, node=claim.node))
+            self.alive.discard(claim.node)
+            self.reap(pick, keeps_place=False)
+        else:
+            if how == "cancelled":
+                self.write([Settlement(change=machine.command(claim.job, CancelJob(), self.now))])
+                claim = Claim(job=self.views[claim.job.id].job, node=claim.node)
+            ended = self.end_of(claim, outcome)
+            self.write([replace(ended, term=None) if how == "without a term" else ended])
+        self.claim(pick, Wish(room=3))
 
     def operate(self, task: Name, phase: Phase | None, behind: int | None) -> None:
         there = self.breakers.get(task)
