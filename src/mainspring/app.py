@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
+from mainspring.client.breakers import Breakers
 from mainspring.client.calls import Call, submit, submit_sync
 from mainspring.client.connection import Connection
 from mainspring.client.lock import NamedLock
@@ -88,6 +89,7 @@ class Mainspring:
         self._connection: Final = Connection(source_of(url if store is None else store), clock or SystemClock())
         self.task: Final = Declarer(self._connection, self._register)
         self.schedules: Final = Schedules(self._connection, self._made)
+        self.breakers: Final = Breakers(self._connection)
         self._planned = Planned(owner=owner or "app", owner_is_given=owner is not None, release=release)
         self._tasks: dict[Name, Task[..., Any]] = {}
         self._services: dict[Name, ServiceDefinition] = {}
@@ -322,6 +324,7 @@ class Mainspring:
             queues=self._queues,
             planned=self._planned,
             services=self._services,
+            breaker_listeners=self.breakers.listeners,
         )
         self._nodes.add(node)
         return node

@@ -9,6 +9,7 @@ MainspringError
 ├── IllegalTransition       the life of a job has no such step
 ├── UnknownTask             no task is registered under that name
 ├── UnknownSchedule         no schedule is kept under that name
+├── UnknownBreaker          the task of that name has no breaker
 ├── Conflict                a unique key is taken by another job
 ├── LeaseLost               the attempt no longer holds its job; nothing it writes counts
 ├── JobGone                 a job is not there: never was, was deleted, or is past its retention
@@ -169,6 +170,19 @@ class UnknownSchedule(MainspringError):
     def __str__(self) -> str:
         hint = f"; did you mean {self.did_you_mean!r}?" if self.did_you_mean else ""
         return f"no schedule is named {self.name!r}{hint}"
+
+
+class UnknownBreaker(MainspringError):
+    """No breaker is declared for the task `name`; `did_you_mean` is the nearest that has one."""
+
+    def __init__(self, name: str, did_you_mean: str = "") -> None:
+        super().__init__(name, did_you_mean)
+        self.name = name
+        self.did_you_mean = did_you_mean
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.did_you_mean!r}?" if self.did_you_mean else ""
+        return f"the task {self.name!r} has no breaker{hint}"
 
 
 class Conflict(MainspringError):

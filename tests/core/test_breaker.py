@@ -27,7 +27,10 @@ from mainspring.core.breaker import (
     Verdict,
     admit,
     force,
+    free,
+    is_shut,
     record,
+    refusal,
     reset,
     verdict,
 )
@@ -142,6 +145,40 @@ def test_late_ends_of_an_earlier_term_count_for_nothing() -> None:
 def test_an_end_while_it_is_open_changes_nothing() -> None:
     opened = failing(Circuit(), 10)
     assert record(RULE, opened, an_attempt(1), term=opened.term, verdict=Verdict.GOOD, now=NOW) is opened
+
+
+def test_an_end_without_a_term_counts_only_if_it_is_that_of_the_probe() -> None:
+    closed = failing(Circuit(), 3)
+    half = probing(failing(Circuit(), 10), an_attempt(1))
+    for word in Verdict:
+        assert record(RULE, closed, an_attempt(1), term=None, verdict=word, now=NOW) is closed
+        assert record(RULE, half, an_attempt(2), term=None, verdict=word, now=NOW) is half
+        there = record(RULE, half, an_attempt(1), term=half.term, verdict=word, now=NOW)
+        assert record(RULE, half, an_attempt(1), term=None, verdict=word, now=NOW) == there
+
+
+def test_a_clock_that_was_set_back_keeps_it_open_for_one_more_cooldown_at_most() -> None:
+    opened = failing(Circuit(), 10)
+    assert refusal(RULE, opened, NOW - COOLDOWN) == Refusal(until=NOW + COOLDOWN)
+    assert refusal(RULE, opened, NOW - COOLDOWN - timedelta(microseconds=1)) is None
+    assert isinstance(admit(RULE, opened, an_attempt(1), NOW - timedelta(days=1)), Pass)
+    forced = force(Circuit(), Phase.OPEN, NOW)
+    assert refusal(RULE, forced, NOW - timedelta(days=1)) == Refusal(until=None)
+
+
+def test_whoever_asks_for_nobody_is_told_what_everybody_would_be_told() -> None:
+    opened = failing(Circuit(), 10)
+    half = probing(opened, an_attempt(1))
+    for circuit in (Circuit(), opened, half, free(half), force(Circuit(), Phase.OPEN, NOW), reset(opened)):
+        for now in (NOW, NOW + COOLDOWN):
+            refused = refusal(RULE, circuit, now)
+            answer = admit(RULE, circuit, an_attempt(9), now)
+            assert answer == refused if refused else isinstance(answer, Pass)
+            assert is_shut(RULE, circuit, now) == (circuit.phase is Phase.OPEN and refused is not None)
+
+
+def test_rules_that_say_the_same_are_equal() -> None:
+    assert Breaker(cooldown="30s") == Breaker(cooldown=COOLDOWN) == Breaker(cooldown=30)
 
 
 def test_forced_open_it_stays_open_until_it_is_reset() -> None:

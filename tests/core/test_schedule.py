@@ -52,6 +52,8 @@ class Story:
         self.now = now
         self.made: dict[UUID, Run] = {}
         self.cancelled = 0
+        self.shut = False
+        """Whether the breaker of its task is open."""
         self._numbers = count(1)
         self.schedule = self._written(create(NAME, plan, now))
 
@@ -77,7 +79,7 @@ class Story:
     def look(self) -> None:
         """Do what a ticker does at this instant."""
         while self.schedule.next_at and self.schedule.next_at <= self.now:
-            self.take(decide(self.schedule, self.now, self.ids, busy=bool(self.open)))
+            self.take(decide(self.schedule, self.now, self.ids, busy=bool(self.open), shut=self.shut))
 
     def tick(self, length: timedelta) -> None:
         """Let time pass with a ticker at work."""
@@ -291,6 +293,35 @@ class TestOverlap:
         assert slots(story.fired) == [T0 + HOUR, T0 + 4 * HOUR]
         assert not story.schedule.waits
 
+    def test_slots_of_a_task_whose_breaker_is_open_make_no_job(self) -> None:
+        story = Story(plan_of())
+        story.tick(HOUR)
+        story.shut = True
+        story.tick(3 * HOUR)
+        story.shut = False
+        story.tick(HOUR)
+        assert slots(story.fired) == [T0 + HOUR, T0 + 5 * HOUR]
+        assert told(story) == [(Reason.BREAKER_OPEN, 3)]
+        assert story.schedule.runs == 2
+
+    def test_a_fixed_delay_goes_on_counting_from_the_slot_that_a_breaker_has_skipped(self) -> None:
+        story = Story(plan_of(Every(HOUR, after_end=True)))
+        story.shut = True
+        story.tick(2 * HOUR)
+        story.shut = False
+        story.tick(HOUR)
+        assert slots(story.fired) == [T0 + 3 * HOUR]
+        assert told(story) == [(Reason.BREAKER_OPEN, 2)]
+
+    def test_a_held_slot_makes_no_job_if_the_breaker_is_open_when_its_turn_comes(self) -> None:
+        story = Story(plan_of(overlap=Overlap.QUEUE_ONE))
+        story.tick(2 * HOUR)
+        story.shut = True
+        story.end()
+        assert slots(story.fired) == [T0 + HOUR]
+        assert told(story) == [(Reason.BREAKER_OPEN, 1)]
+        assert story.schedule.held is None
+
     def test_cancel_previous_asks_for_the_end_and_waits_for_it(self) -> None:
         story = Story(plan_of(overlap=Overlap.CANCEL_PREVIOUS))
         story.tick(2 * HOUR)
@@ -494,7 +525,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 def steps() -> st.SearchStrategy[tuple[str, int]]:
-    what = st.sampled_from(["tick", "sleep", "end", "pause", "resume", "run", "back"])
+    what = st.sampled_from(["tick", "sleep", "end", "pause", "resume", "run", "back", "shut"])
     return st.tuples(what, st.integers(1, 200))
 
 
@@ -517,6 +548,8 @@ def _do(story: Story, what: str, minutes: int) -> None:
             story.now = max(T0, story.now - minutes * MINUTE)
         case "end":
             story.end()
+        case "shut":
+            story.shut = not story.shut
         case "run":
             story.take(run_now(story.schedule, story.now, story.ids))
         case "pause" if not story.schedule.paused:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from mainspring import Context, Every, Limit, Mainspring, Retention, Retry, Unique
+from mainspring import Breaker, Context, Every, Limit, Mainspring, Retention, Retry, Unique
 from mainspring.client.declaration import TaskOptions
 from mainspring.client.nodes import NodeOptions
 from mainspring.client.options import Using
@@ -391,6 +391,25 @@ async def _(app: Mainspring, _: MakeStore) -> None:
         jobs = [await work.enqueue(customer) for customer in ["ann", "ann", "ben", "cem", "dan"]]
         await asyncio.gather(*[job.result("2m") for job in jobs])
     assert (whole.most, each.most) == (3, 1)
+
+
+@tells(TASK, "breaker")
+async def _(app: Mainspring, _: MakeStore) -> None:
+    calls: list[float] = []
+
+    @app.task(breaker=Breaker(threshold=2, cooldown="20s"), max_attempts=1)
+    async def work() -> None:
+        calls.append(now())
+        raise Boom
+
+    async with app.node():
+        await work.enqueue_many([work.call() for _ in range(2)])
+        await until(1)
+        await work.enqueue_many([work.call() for _ in range(9)])
+        await until(19)
+        assert len(calls) == 2
+        await until(22)
+    assert len(calls) == 3
 
 
 @tells(TASK, "retention")

@@ -1,6 +1,6 @@
 """What the tests of uni's scheduler and of forge's cron pin (contracts 1.10 and 2.8), as DESIGN 13 spells it here.
 
-Of 1.10, numbers 3, 7 and 9 are about the breaker and the sidecar store.
+Of 1.10, numbers 7 and 9 are about the sidecar store.
 """
 
 import asyncio
@@ -9,8 +9,9 @@ from functools import partial
 
 import pytest
 
-from mainspring import Context, Cron, Every, Mainspring, Manual, Missed, Once
+from mainspring import Breaker, Context, Cron, Every, Mainspring, Manual, Missed, Once
 from mainspring.core.job import State
+from mainspring.core.missed import Reason
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
 from mainspring.core.schedule import Decision, Origin, Run, Schedule, decide
@@ -28,10 +29,13 @@ from tests.schedules.conftest import (
     MINUTE,
     SECOND,
     T0,
+    Boom,
     MakeStore,
     diary_task,
+    dropped,
     fired,
     jobs,
+    now,
     opened,
     pass_by,
     runs,
@@ -66,6 +70,64 @@ async def test_1_10_2_after_a_cancel_there_is_at_most_one_more_fire(app: Mainspr
         await until(2)
     assert before >= 1
     assert len(diary.calls) <= before + 1
+
+
+async def test_1_10_3_the_attempts_of_a_job_that_always_fails_plateau_between_10_and_20(app: Mainspring) -> None:
+    calls: list[float] = []
+
+    @app.schedule(Every("20ms"))
+    @app.task(name="broken", breaker=True, max_attempts=1)
+    async def broken() -> None:
+        calls.append(now())
+        raise Boom
+
+    async with app.node():
+        await until(0.5)
+        assert len(calls) == 10
+        opened_at = calls[-1]
+        await until(opened_at + 29.9)
+        assert len(calls) == 10
+        await until(opened_at + 31)
+        assert len(calls) == 11  # the probe
+        await until(opened_at + 59)
+        assert len(calls) == 11
+    missed = [(run.reason, run.count) for run in await runs(app) if run.reason]
+    assert {reason for reason, _ in missed} == {Reason.BREAKER_OPEN}
+    assert sum(count for _, count in missed) > 2800
+    assert len(missed) < 5  # a span of slots is one run
+
+
+async def test_slots_go_on_when_the_breaker_has_closed(app: Mainspring) -> None:
+    is_broken = True
+    calls: list[float] = []
+
+    @app.schedule(Every("1s"))
+    @app.task(name="broken", breaker=Breaker(threshold=2, cooldown="10s"), max_attempts=1)
+    async def broken() -> None:
+        calls.append(now())
+        if is_broken:
+            raise Boom
+
+    async with app.node():
+        await until(5.5)
+        assert len(calls) == 2
+        is_broken = False
+        await until(20.5)
+    assert [round(call) for call in calls[2:]] == [12, 13, 14, 15, 16, 17, 18, 19, 20]
+
+
+async def test_a_breaker_that_is_forced_open_skips_slots_and_none_of_them_counts(app: Mainspring) -> None:
+    task, diary = diary_task(app, breaker=Breaker(threshold=1))
+    app.schedule(Every(SECOND), name="often")(task)
+    async with app.node():
+        await until(2.5)
+        await app.breakers.open(task.name, by="ada", reason="not now")
+        await until(60.5)
+        assert len(diary.calls) == 2
+        await app.breakers.reset(task.name)
+        await until(62.5)
+    assert len(diary.calls) == 4
+    assert await dropped(app) == [(Reason.BREAKER_OPEN, 58)]
 
 
 @pytest.mark.parametrize("name", ["nightly", "uni.system.ttl_sweep", "uni:system.ttl_sweep", "täglich/früh"])

@@ -6,9 +6,11 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from mainspring.core.breaker import PhaseChange
 from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.names import Name
 from mainspring.stores.records import (
+    BreakerView,
     Delivery,
     JobFilter,
     JobPage,
@@ -19,7 +21,7 @@ from mainspring.stores.records import (
     Quiet,
     SetConcurrency,
 )
-from tests.stores.drawn import Wish
+from tests.stores.drawn import TASKS, Wish
 from tests.stores.pair import Side
 
 T = TypeVar("T")
@@ -39,6 +41,16 @@ async def claim(side: Side, *, node: NodeId, wish: Wish) -> tuple[Delivery, ...]
 async def everything(side: Side) -> tuple[JobPage, tuple[QueueView, ...], list[NodeView]]:
     jobs = await side.store.list_jobs(JobFilter(), limit=ALL)
     return jobs, await side.store.queues(), await plain_nodes(side)
+
+
+async def breakers(side: Side) -> tuple[list[BreakerView], list[tuple[PhaseChange, ...]]]:
+    page = await side.store.list_breakers(limit=2)
+    views = [*page.breakers]
+    while page.after:
+        page = await side.store.list_breakers(limit=2, after=page.after)
+        views += page.breakers
+    assert set(await side.store.breakers(TASKS)) == set(views)
+    return views, [await side.store.breaker_changes(task) for task in TASKS]
 
 
 async def plain_nodes(side: Side) -> list[NodeView]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from mainspring.core.breaker import Breaker, Phase
 from mainspring.core.command import CancelJob, DeleteJob, MoveJob, RetryJob
 from mainspring.core.job import NodeId
 from mainspring.core.limits import Gate, Rate, Scope
@@ -110,6 +111,12 @@ gates = st.builds(
         )
     ),
 )
+rules = st.builds(
+    Breaker,
+    threshold=st.sampled_from([1, 2, 2, 3]),
+    cooldown=st.sampled_from([5, 7, 7, 60]).map(lambda s: timedelta(0, s)),
+)
+hot_tasks = st.sampled_from([TASKS[0]] * 3 + TASKS)
 commands = st.one_of(
     st.sampled_from([CancelJob(), CancelJob(), RetryJob(), RetryJob(), DeleteJob()]),
     st.builds(lambda lane: MoveJob(queue=lane[0], priority=lane[1]), lanes),
@@ -203,6 +210,25 @@ STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
     ),
     "declare": (3, {"gate": gates}),
     "declare_the_same": (2, {"pick": numbers}),
+    "rule": (3, {"task": hot_tasks, "rule": st.none() | rules | rules}),
+    "fail": (8, {"pick": numbers, "room": st.integers(1, 4), "fatal": sometimes}),
+    "probe": (
+        6,
+        {
+            "pick": numbers,
+            "rule": rules,
+            "outcome": endings,
+            "how": st.sampled_from(["as it is", "as it is", "cancelled", "without a term", "by a reaper"]),
+        },
+    ),
+    "operate": (
+        2,
+        {
+            "task": hot_tasks,
+            "phase": st.sampled_from([None, None, Phase.OPEN, Phase.CLOSED]),
+            "behind": st.sampled_from([None, None, 0, 1]),
+        },
+    ),
     "release": (2, {"pick": numbers, "whose": st.none() | numbers}),
     "join": (2, {"known": some_tasks}),
     "renew": (2, {"pick": numbers}),

@@ -10,14 +10,17 @@ from msgspec.structs import replace
 
 from mainspring.core import machine
 from mainspring.core.backoff import Backoff
+from mainspring.core.breaker import Attempt, Breaker, Phase, refusal
 from mainspring.core.command import CancelJob, Command, MoveJob
 from mainspring.core.job import FINISHED, WAITING, Claim, Job, JobId, NodeId, Retention, State
 from mainspring.core.limits import Gate
 from mainspring.core.machine import Change
 from mainspring.core.names import Name
-from mainspring.core.outcome import Lost, Outcome, Snoozed
+from mainspring.core.outcome import AttemptError, Lost, Outcome, Raised, Snoozed
+from mainspring.duration import duration
 from mainspring.errors import IllegalTransition, MainspringError
 from mainspring.stores.records import (
+    BreakerView,
     Delivery,
     JobFilter,
     JobView,
@@ -51,6 +54,9 @@ class Story:
         self.alive: set[NodeId] = set()
         self.paused: set[str] = set()
         self.claims: list[Claim] = []
+        self.terms: dict[tuple[JobId, int], int | None] = {}
+        """In which terms of their breakers attempts were let through."""
+        self.breakers: dict[Name, BreakerView] = {}
         self.views: dict[JobId, JobView] = {}
         self.older: list[Job] = []
         """Jobs as they were, for commands that come too late."""
@@ -83,6 +89,12 @@ class Story:
             self.pair.both(partial(asked.histories, job=job))
         self.touched.clear()
         self.ledger.check(page.jobs)
+        views, _ = self.pair.both(asked.breakers)
+        self.breakers = {view.task: view for view in views}
+        running = {Attempt(claim.job.id, claim.job.lease) for claim in self.running}
+        for view in views:
+            probe = view.circuit.probe
+            assert probe is None or (probe in running and view.circuit.phase is Phase.HALF_OPEN)
 
     # Enqueuing.
 
@@ -152,8 +164,21 @@ class Story:
         if isinstance(deliveries, MainspringError):
             return ()
         self.ledger.claimed(deliveries, node, self.now)
+        self.check_breakers(deliveries)
+        self.terms |= {(one.claim.job.id, one.claim.job.lease): one.term for one in deliveries}
         self.claims += [delivery.claim for delivery in deliveries]
         return deliveries
+
+    def check_breakers(self, deliveries: Sequence[Delivery]) -> None:
+        """Hold what was given out against the breakers as they stood before."""
+        given = Counter(delivery.claim.job.task for delivery in deliveries)
+        for view in self.breakers.values():
+            if view.circuit.phase is not Phase.CLOSED:
+                assert given[view.task] <= (refusal(view.rule, view.circuit, self.now) is None)
+        for delivery in deliveries:
+            there = self.breakers.get(delivery.claim.job.task)
+            enters = there is not None and there.circuit.phase is Phase.OPEN
+            assert delivery.term == (None if there is None else there.circuit.term + enters)
 
     def check_next_due(self, wish: Wish, taken: Sequence[Delivery]) -> None:
         """What time alone decides must not be forgotten. A store may send a node too early, but not too late."""
@@ -163,8 +188,11 @@ class Story:
         from_queues = Counter(delivery.claim.job.queue for delivery in taken)
         for view in self.views.values():
             job = view.job
+            breaker = self.breakers.get(job.task)
+            refused = refusal(breaker.rule, breaker.circuit, self.now) if breaker else None
             may_have_it = (
                 job.state in WAITING
+                and (refused is None or refused.until is not None)
                 and job.task in wish.tasks
                 and job.queue not in self.paused
                 and request.room_in(job.queue) > from_queues[job.queue]
@@ -172,7 +200,8 @@ class Story:
                 and not self.ledger.is_full(view)
             )
             if may_have_it:
-                could_get = max(job.run_at, self.now, *self.ledger.opens_at(view))
+                opens = [refused.until] if refused and refused.until else []
+                could_get = max(job.run_at, self.now, *self.ledger.opens_at(view), *opens)
                 for told in self.pair.next_due:
                     assert told is not None
                     assert told <= could_get
@@ -249,7 +278,9 @@ class Story:
         self, claim: Claim, outcome: Outcome, *, keeps_place: bool = False, by: NodeId | None = None
     ) -> Settlement:
         change = machine.decide(claim, outcome, self.now, roll=0.5)
-        return Settlement(change=change, by=by or claim.node, seconds=1.5, keeps_place=keeps_place)
+        # Only the holder knows the term. One that has forgotten it, as an older program would, is fine too.
+        term = self.terms.get((claim.job.id, claim.job.lease)) if by is None and claim.job.id.int % 16 else None
+        return Settlement(change=change, by=by or claim.node, seconds=1.5, keeps_place=keeps_place, term=term)
 
     def write(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         answers = self.pair.both(lambda side: side.store.settle(settlements))
@@ -305,6 +336,58 @@ class Story:
             self.pair.both(lambda side: side.store.release(releaser, places))
             self.ledger.released(releaser, places)
             self.look()
+
+    # Breakers.
+
+    def rule(self, task: Name, rule: Breaker | None) -> None:
+        self.pair.both(lambda side: side.store.declare_breakers({task: rule}))
+        self.look()
+
+    def fail(self, pick: int, room: int, fatal: bool) -> None:
+        """Claim, and have all of it fail, as a task does that is broken."""
+        failed = Raised(error=AttemptError(type="ValueError", message="no"), retryable=not fatal)
+        deliveries = self.claim_of(chosen(self.nodes, pick), Wish(room=room))
+        self.write([self.end_of(delivery.claim, failed) for delivery in deliveries])
+
+    def probe(self, pick: int, rule: Breaker, outcome: Outcome, how: str) -> None:
+        """Have a task fail until its breaker opens, wait, and end the probe in some way or other."""
+        task, node = TASKS[0], chosen(sorted(self.alive), pick)
+        self.rule(task, rule)
+        for _ in range(rule.threshold):
+            self.fail(self.nodes.index(node), room=2, fatal=False)
+        self.claim(pick, Wish(room=3))  # with what is left, and whatever the breaker says to it
+        self.time_passes(duration(rule.cooldown).total_seconds())
+        self.claim_of(node, Wish(room=2))
+        self.look()
+        there = self.breakers[task].circuit.probe
+        claims = [claim for claim in self.running if there == Attempt(claim.job.id, claim.job.lease)]
+        if not claims:
+            return
+        (claim,) = claims
+        if how == "by a reaper" and len(self.alive) > 1:
+            self.pair.both(partial(asked.declare_dead, node=claim.node))
+            self.alive.discard(claim.node)
+            self.reap(pick, keeps_place=False)
+        else:
+            if how == "cancelled":
+                self.write([Settlement(change=machine.command(claim.job, CancelJob(), self.now))])
+                claim = Claim(job=self.views[claim.job.id].job, node=claim.node)
+            ended = self.end_of(claim, outcome)
+            self.write([replace(ended, term=None) if how == "without a term" else ended])
+        self.claim(pick, Wish(room=3))
+
+    def operate(self, task: Name, phase: Phase | None, behind: int | None) -> None:
+        there = self.breakers.get(task)
+        term = None if behind is None or there is None else there.circuit.term - behind
+
+        async def operate(side: Side) -> object:
+            if phase is None:
+                return await side.store.reset_breaker(task, term=term, by="me")
+            return await side.store.force_breaker(task, phase, term=term, by="me", reason="because")
+
+        changed = self.pair.both(operate)
+        assert (changed is not None) == (there is not None and behind != 1)
+        self.look()
 
     # Nodes.
 
@@ -415,6 +498,8 @@ class Story:
         self.pair.both(lambda side: side.store.declare(open_gates))
         for gate in open_gates:
             self.ledger.declared(gate)
+        self.pair.both(lambda side: side.store.declare_breakers(dict.fromkeys(TASKS)))
+        self.breakers = {}
         for node in sorted(self.alive):
             self.pair.both(partial(asked.declare_dead, node=node))
         self.alive.clear()

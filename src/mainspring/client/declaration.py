@@ -19,6 +19,7 @@ from mainspring.client.options import (
     read_retention,
     read_texts,
 )
+from mainspring.core.breaker import Breaker
 from mainspring.core.codec import LIMIT, Arguments, Value
 from mainspring.core.job import Retention
 from mainspring.core.limits import Limit
@@ -50,6 +51,8 @@ class TaskOptions(TypedDict, total=False):
     unique: Unique | bool | None
     limit: Limit | Sequence[Limit] | None
     """At most one for the task as a whole, and one for each value of a key."""
+    breaker: Breaker | bool | None
+    """When it stops for a while because it fails again and again; True: after 10 failures in a row, for 30 s."""
     retention: Retention | None
     keep: Duration | None
     """How long finished jobs are kept, however they ended: short for a retention."""
@@ -148,6 +151,7 @@ class _Draft:
             retention=given.get("retention") or given.get("keep") or Retention(),
             unique=given.get("unique"),
             limits=self._limits,
+            breaker=given.get("breaker"),
         )
 
     def _retry(self) -> Retry:
@@ -193,6 +197,14 @@ def _read_limits(value: object) -> tuple[Limit, ...]:
     raise DeclarationError(repr(value), "write Limit(concurrency=1), or several in a list")
 
 
+def _read_breaker(value: object) -> Breaker | None:
+    if isinstance(value, Breaker):
+        return value
+    if isinstance(value, bool):
+        return Breaker() if value else None
+    raise DeclarationError(repr(value), "write Breaker(threshold=10, cooldown='30s'), or True for just that")
+
+
 def _read_keep(value: Duration) -> Retention:
     length: timedelta = duration(value)
     return Retention(succeeded=length, failed=length)
@@ -210,6 +222,7 @@ _READERS: Final[Mapping[str, Reader]] = {
     "executor": _read_executor,
     "unique": _read_unique,
     "limit": _read_limits,
+    "breaker": _read_breaker,
     "retention": read_retention,
     "keep": _read_keep,
     "loss_limit": read_count,

@@ -3,6 +3,8 @@
 Closed, it lets everything through and counts failures in a row. At the threshold it opens and lets nothing through
 for the cooldown. Then it is half open: exactly one attempt, the probe, goes through, and its verdict closes or opens the
 breaker again. An end that is no verdict (lost, snoozed, cancelled) frees the probe's place for another.
+The clock is the store's, as for everything that is due. Set forward, it lets a probe through too early, and no more than
+that; set back, it keeps a breaker open for at most one more cooldown.
 
 Every change of phase begins a new term, and an end counts only in the term in which its attempt was let through: a late
 failure from before the breaker opened cannot fail the probe. Who asks does not matter, since the state is a value
@@ -19,6 +21,7 @@ from msgspec.structs import replace
 
 from mainspring.core.job import JobId
 from mainspring.core.machine import Change, Event
+from mainspring.core.names import Name
 from mainspring.core.outcome import Raised
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError
@@ -32,7 +35,7 @@ class Breaker:
     cooldown: Duration = "30s"
 
     def __post_init__(self) -> None:
-        duration(self.cooldown)
+        object.__setattr__(self, "cooldown", duration(self.cooldown))  # so that equal rules are equal
         if type(self.threshold) is not int or self.threshold < 1:
             raise DeclarationError(
                 "Breaker", f"the threshold is a number of failures, at least 1, not {self.threshold}"
@@ -64,6 +67,22 @@ class Circuit(Struct, frozen=True, kw_only=True):
     opened_at: datetime | None = None
     probe: Attempt | None = None
     forced: bool = False
+
+
+class PhaseChange(Struct, frozen=True, kw_only=True):
+    """A breaker has entered a phase, and a term with it."""
+
+    task: Name
+    at: datetime
+    source: Phase
+    target: Phase
+    term: int
+    """The one that began."""
+    job: JobId | None = None
+    """Whose end, or whose beginning as the probe, brought it about."""
+    by: str = ""
+    reason: str = ""
+    """By whom it was forced or reset, and why; nobody, if it moved by itself."""
 
 
 class Pass(Struct, frozen=True, kw_only=True):
@@ -99,36 +118,62 @@ def verdict(change: Change) -> Verdict:
     return Verdict.NONE
 
 
-def admit(rule: Breaker, circuit: Circuit, attempt: Attempt, now: datetime) -> Pass | Refusal:
-    """Say whether an attempt may start now."""
+def refusal(rule: Breaker, circuit: Circuit, now: datetime) -> Refusal | None:
+    """Say why no attempt may start now; None: one may, and if the breaker is not closed, that one is the probe."""
     match circuit.phase:
         case Phase.CLOSED:
-            return Pass(circuit=circuit)
+            return None
         case Phase.OPEN:
-            until = _cooled_down_at(rule, circuit)
-            if until is None or now < until:
-                return Refusal(until=until)
-            return Pass(circuit=replace(_enter(circuit, Phase.HALF_OPEN), probe=attempt))
+            return _still_hot(rule, circuit, now)
         case Phase.HALF_OPEN:
-            if circuit.probe is None:
-                return Pass(circuit=replace(circuit, probe=attempt, revision=circuit.revision + 1))
-            # The same attempt may ask again: the answer to its first question can get lost.
-            return Pass(circuit=circuit) if circuit.probe == attempt else Refusal(until=None)
+            return None if circuit.probe is None else Refusal(until=None)
         case _:
             assert_never(circuit.phase)
 
 
-def record(rule: Breaker, circuit: Circuit, attempt: Attempt, *, term: int, verdict: Verdict, now: datetime) -> Circuit:
-    """Take note of the end of an attempt that was let through in `term`; the same circuit back means nothing to write."""
-    if term != circuit.term or circuit.forced:
-        return circuit
+def is_shut(rule: Breaker, circuit: Circuit, now: datetime) -> bool:
+    """Say whether it is open, and not about to let a probe through."""
+    return circuit.phase is Phase.OPEN and refusal(rule, circuit, now) is not None
+
+
+def admit(rule: Breaker, circuit: Circuit, attempt: Attempt, now: datetime) -> Pass | Refusal:
+    """Say whether an attempt may start now."""
+    refused = refusal(rule, circuit, now)
+    if refused:
+        # The same attempt may ask again: the answer to its first question can get lost.
+        return Pass(circuit=circuit) if circuit.probe == attempt else refused
     match circuit.phase:
         case Phase.CLOSED:
+            return Pass(circuit=circuit)
+        case Phase.OPEN:
+            return Pass(circuit=replace(_enter(circuit, Phase.HALF_OPEN), probe=attempt))
+        case Phase.HALF_OPEN:
+            return Pass(circuit=replace(circuit, probe=attempt, revision=circuit.revision + 1))
+        case _:
+            assert_never(circuit.phase)
+
+
+def record(
+    rule: Breaker, circuit: Circuit, attempt: Attempt, *, term: int | None, verdict: Verdict, now: datetime
+) -> Circuit:
+    """Take note of the end of an attempt that was let through in `term`; the same circuit back means nothing to write.
+
+    Without a term, as when another node writes the end, it counts only if the attempt is the probe, of which there is one.
+    """
+    if circuit.forced or term not in {None, circuit.term}:
+        return circuit
+    match circuit.phase:
+        case Phase.CLOSED if term is not None:
             return _count(rule, circuit, verdict, now)
         case Phase.HALF_OPEN if attempt == circuit.probe:
             return _judge(circuit, verdict, now)
         case _:
             return circuit
+
+
+def free(circuit: Circuit) -> Circuit:
+    """Let another be the probe: the present one does not run any more, whoever forgot to say so."""
+    return replace(circuit, probe=None, revision=circuit.revision + 1)
 
 
 def force(circuit: Circuit, phase: Phase, now: datetime) -> Circuit:
@@ -161,7 +206,7 @@ def _count(rule: Breaker, circuit: Circuit, verdict: Verdict, now: datetime) -> 
 def _judge(circuit: Circuit, verdict: Verdict, now: datetime) -> Circuit:
     match verdict:
         case Verdict.NONE:
-            return replace(circuit, probe=None, revision=circuit.revision + 1)
+            return free(circuit)
         case Verdict.GOOD:
             return _enter(circuit, Phase.CLOSED)
         case Verdict.BAD:
@@ -178,7 +223,10 @@ def _enter(circuit: Circuit, phase: Phase) -> Circuit:
     return Circuit(phase=phase, term=circuit.term + 1, revision=circuit.revision + 1)
 
 
-def _cooled_down_at(rule: Breaker, circuit: Circuit) -> datetime | None:
+def _still_hot(rule: Breaker, circuit: Circuit, now: datetime) -> Refusal | None:
     if circuit.forced or circuit.opened_at is None:
-        return None
-    return circuit.opened_at + duration(rule.cooldown)
+        return Refusal(until=None)
+    cooldown = duration(rule.cooldown)
+    # Before that, the clock was set back since. By less, and it may as well be another's, which is a little behind.
+    earliest, until = circuit.opened_at - cooldown, circuit.opened_at + cooldown
+    return Refusal(until=until) if earliest <= now < until else None

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     TOO_OLD = "too_old"  # nobody was there in time
     OVERLAPPED = "overlapped"  # the run before it had not ended
     PAUSED = "paused"  # the schedule was paused
+    BREAKER_OPEN = "breaker_open"  # the breaker of its task was open
     TAKEN = "taken"  # another job had the unique key of its job
 
 

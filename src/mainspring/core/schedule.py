@@ -302,11 +302,14 @@ def _horizon(schedule: Schedule, now: datetime) -> datetime:
     return kept if schedule.known_since is None else max(kept, schedule.known_since)
 
 
-def decide(schedule: Schedule, now: datetime, ids: Ids, *, busy: bool) -> Decision:
-    """Decide every slot that has come up; `busy` says whether a run of the schedule is open."""
+def decide(schedule: Schedule, now: datetime, ids: Ids, *, busy: bool, shut: bool = False) -> Decision:
+    """Decide every slot that has come up; `busy` says whether a run of the schedule is open.
+
+    `shut` says that the breaker of its task lets nothing through: then no slot makes a job.
+    """
     if schedule.paused:
         return _written(schedule, schedule, now)
-    draft = _Draft(schedule, now, ids, busy=busy)
+    draft = _Draft(schedule, now, ids, busy=busy, shut=shut)
     draft.let_in_held()
     due = _from_the_end(schedule, now, busy=busy) if schedule.plan.counts_from_the_end else _due(schedule, now)
     for one in due.dropped:
@@ -323,10 +326,11 @@ def decide(schedule: Schedule, now: datetime, ids: Ids, *, busy: bool) -> Decisi
 class _Draft:
     """A schedule while its slots are decided one by one."""
 
-    def __init__(self, schedule: Schedule, now: datetime, ids: Ids, *, busy: bool) -> None:
+    def __init__(self, schedule: Schedule, now: datetime, ids: Ids, *, busy: bool, shut: bool = False) -> None:
         self.schedule = schedule
         self.runs: tuple[Run, ...] = ()
         self.busy = busy
+        self._shut = shut
         self._now = now
         self._ids = ids
 
@@ -334,14 +338,19 @@ class _Draft:
         held = self.schedule.held
         if held and not self.busy:
             self.schedule = replace(self.schedule, held=None)
-            self._fire(held)
+            if self._shut:
+                self.drop(Span(first=held.at, last=held.at, count=1, reason=Reason.BREAKER_OPEN))
+            else:
+                self._fire(held)
 
     def take(self, at: datetime, *, is_catch_up: bool) -> None:
         slot = Slot(at=at, is_catch_up=is_catch_up)
         overlap = self.schedule.plan.overlap
         if not self._has_runs_left:
             return
-        if not self.busy or overlap is Overlap.ALLOW:
+        if self._shut:
+            self.drop(Span(first=at, last=at, count=1, reason=Reason.BREAKER_OPEN))
+        elif not self.busy or overlap is Overlap.ALLOW:
             self._fire(slot)
         elif overlap is Overlap.SKIP:
             self.drop(Span(first=at, last=at, count=1, reason=Reason.OVERLAPPED))

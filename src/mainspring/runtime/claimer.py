@@ -90,6 +90,7 @@ class Claimer:
         try:
             with self._runner.claiming():
                 claimed = await self._store.claim(request)
+                self._runner.tell_of_probes(claimed.changes, me.node)
                 if self.quiet or self.silent:  # said while the claim was under way
                     take = self._runner.give_back
                 for delivery in claimed.deliveries:

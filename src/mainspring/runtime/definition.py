@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from mainspring.core.breaker import Breaker
 from mainspring.core.codec import Arguments, Value
 from mainspring.core.job import Retention
 from mainspring.core.limits import Gate, Limit, Scope
@@ -51,6 +52,7 @@ class Definition:
     unique: Unique | None = None
     limits: tuple[Limit, ...] = ()
     """At most one with a key and one without."""
+    breaker: Breaker | None = None
     may_return_none: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +70,11 @@ class Definition:
         whole = next((limit for limit in self.limits if not limit.keys), None)
         keyed = next((limit for limit in self.limits if limit.keys), None)
         return (gate_of(Scope.TASK, str(self.name), whole), gate_of(Scope.KEY, str(self.name), keyed))
+
+    @property
+    def breakers(self) -> dict[Name, Breaker | None]:
+        """The rule of its breaker, or that there is none, under each name that its jobs may have."""
+        return dict.fromkeys((self.name, *self.aliases), self.breaker)
 
 
 def gate_of(scope: Scope, name: str, limit: Limit | None) -> Gate:

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from mainspring.core.breaker import Phase, PhaseChange
 from mainspring.core.job import Job, NodeId, State
 from mainspring.core.machine import Change, Event
 from mainspring.core.outcome import AttemptError
@@ -31,6 +32,13 @@ class StateChange(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     """How long the attempt took that has ended."""
     error: AttemptError | None = None
+
+
+class BreakerChange(Struct, frozen=True, kw_only=True):
+    """The breaker of a task has entered another phase, by what a node did."""
+
+    change: PhaseChange
+    node: NodeId | None = None
 
 
 def log_end(change: Change, error: AttemptError | None) -> None:
@@ -60,13 +68,17 @@ def log_end(change: Change, error: AttemptError | None) -> None:
 _WORTH_A_LINE: Final = {Event.FAILED, Event.WILL_RETRY, Event.LOST}
 
 Listener: TypeAlias = Callable[[StateChange], None]
+BreakerListener: TypeAlias = Callable[[BreakerChange], None]
 
 
 class Events:
     """Tells listeners, and counts what nobody has to be told of one by one."""
 
-    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+    def __init__(
+        self, listeners: Sequence[Listener] = (), *, breaker_listeners: Sequence[BreakerListener] = ()
+    ) -> None:
         self.listeners = tuple(listeners)
+        self.breaker_listeners = tuple(breaker_listeners)
         self.counts: Counter[str] = Counter()
 
     def tell(self, change: StateChange) -> None:
@@ -76,6 +88,22 @@ class Events:
             except Exception:
                 self.counts["listener_errors"] += 1
                 log.exception("a listener raised on %s of job %s; the job goes on", change.event, change.job.id)
+
+    def tell_of_breaker(self, change: PhaseChange, node: NodeId | None) -> None:
+        """Tell that a breaker has changed its phase, after that was committed."""
+        self.count(f"breakers_{change.target}")
+        if change.target is Phase.OPEN:
+            log.error("the breaker of %s is open: its jobs wait (job %s was the last to fail)", change.task, change.job)
+        elif change.target is Phase.HALF_OPEN:
+            log.info("the breaker of %s is half open: job %s is the probe", change.task, change.job)
+        else:
+            log.warning("the breaker of %s is closed again: its jobs go on", change.task)
+        for listener in self.breaker_listeners:
+            try:
+                listener(BreakerChange(change=change, node=node))
+            except Exception:
+                self.counts["listener_errors"] += 1
+                log.exception("a listener raised on the breaker of %s", change.task)
 
     def count(self, what: str, number: int = 1) -> None:
         self.counts[what] += number

@@ -21,7 +21,7 @@ from mainspring.errors import DeclarationError, StoreError
 from mainspring.runtime.attempt import Reason
 from mainspring.runtime.call import IN_SLOT
 from mainspring.runtime.definition import QueueSettings, Registry
-from mainspring.runtime.events import Events, Listener, log
+from mainspring.runtime.events import BreakerListener, Events, Listener, log
 from mainspring.runtime.keeper import Beat, Ears, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.parts import Parts, service
@@ -69,9 +69,10 @@ class Node:
         queues: Mapping[str, QueueSettings] | None = None,
         planned: Planned | None = None,
         services: Mapping[Name, ServiceDefinition] | None = None,
+        breaker_listeners: Sequence[BreakerListener] = (),
     ) -> None:
         self.settings = settings or NodeSettings()
-        self.events = Events(listeners)
+        self.events = Events(listeners, breaker_listeners=breaker_listeners)
         self.stop = Stop()
         """Set it to have `run` shut the node down."""
         self.hurry = Stop()

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from mainspring.clock import Clock
+from mainspring.core.breaker import PhaseChange
 from mainspring.core.job import Claim, State
 from mainspring.core.machine import Change, decide
 from mainspring.core.outcome import Succeeded
@@ -47,6 +48,7 @@ class OwnEnd:
         self._events = events
         self._clock = clock
         self._change: Change | None = None
+        self._of_breaker: PhaseChange | None = None
         self._committed = False
         self._forgotten = False
 
@@ -124,13 +126,15 @@ class OwnEnd:
             claim = Claim(job=stale.job, node=claim.node)
         result = None if value is None else self._attempt.definition.result.encode(value)
         change = decide(claim, Succeeded(result), self._store.now(), 0.0)
-        return Settlement(change=change, by=claim.node, seconds=self._clock.monotonic() - self._attempt.began)
+        seconds = self._clock.monotonic() - self._attempt.began
+        return Settlement(change=change, by=claim.node, seconds=seconds, term=self._attempt.delivery.term)
 
     def _check(self, settled: Settled) -> None:
         # REPEATED is no yes either: this lease was ended before, and not by these writes.
         if settled.verdict is not Verdict.ACCEPTED:
             job = self._attempt.delivery.claim.job
             raise LeaseLost(str(job.id), job.lease)
+        self._of_breaker = settled.changed
 
     def _transactions(self) -> Transactions:
         if isinstance(self._store, Transactions):
@@ -139,6 +143,8 @@ class OwnEnd:
 
     def _tell(self, change: Change) -> None:
         self._events.count(change.event)
+        if self._of_breaker is not None:
+            self._events.tell_of_breaker(self._of_breaker, change.node)
         if change.after is not None:
             self._events.tell(
                 StateChange(

@@ -112,6 +112,9 @@ class Parts:
         """Tell the store what is declared here. Tasks that are new are claimed only after that."""
         names, plans = self.names, self._planned.everything()
         await self._store.declare(self.gates())
+        await self._store.declare_breakers(
+            {name: rule for one in self._registry for name, rule in one.breakers.items()}
+        )
         await declare_schedules(self._store, self._planned, names)
         if tell:
             await tell()

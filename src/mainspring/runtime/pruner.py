@@ -82,6 +82,8 @@ class Pruner:
             suspects=CHUNK,
             due_by=self._store.now() - self._grace,
         )
+        # Nobody is left who would take it away, and behind it they could only be claimed one by one.
+        await self._store.declare_breakers({name: None})
         claimed = await self._store.claim(request)
         for delivery in claimed.deliveries:
             self._settler.put(Ended(claim=delivery.claim, outcome=NoSuchTask(), by=me.node))

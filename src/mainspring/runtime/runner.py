@@ -7,13 +7,14 @@ its limits count, stays taken until it has really ended.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 from mainspring.clock import Clock
-from mainspring.core.job import JobId, State
+from mainspring.core.breaker import PhaseChange
+from mainspring.core.job import JobId, NodeId, State
 from mainspring.core.machine import Event, is_expired
 from mainspring.core.outcome import Expired, Interrupted, Outcome, Succeeded
 from mainspring.duration import seconds
@@ -127,6 +128,11 @@ class Runner:
         finally:
             self._claims -= 1
 
+    def tell_of_probes(self, changes: Iterable[PhaseChange], node: NodeId) -> None:
+        """Tell of breakers that are half open now, because this node has claimed their probe."""
+        for change in changes:
+            self._events.tell_of_breaker(change, node)
+
     # The way of a job.
 
     def take(self, delivery: Delivery) -> None:
@@ -234,13 +240,14 @@ class Runner:
                 by=claim.node,
                 seconds=self._clock.monotonic() - attempt.began,
                 keeps_place=keeps_place,
+                term=attempt.delivery.term,
                 told_elsewhere=attempt.ends_itself,
             )
         )
 
     def _settle_unstarted(self, delivery: Delivery, outcome: Outcome) -> None:
         self._by_queue[delivery.claim.job.queue] -= 1
-        self._settler.put(Ended(claim=delivery.claim, outcome=outcome, by=delivery.claim.node))
+        self._settler.put(Ended(claim=delivery.claim, outcome=outcome, by=delivery.claim.node, term=delivery.term))
 
     def _free(self, delivery: Delivery) -> None:
         self._by_queue[delivery.claim.job.queue] -= 1

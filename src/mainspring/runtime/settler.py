@@ -37,6 +37,8 @@ class Ended:
     """As it was decided; decided anew only if the job has changed, so that what is told is what was written."""
     replaced: bool = False
     """Its own end could not be written; this one says so."""
+    term: int | None = None
+    """Of its task's breaker, as the claim named it."""
     told_elsewhere: bool = False
     """The handler's own transaction may have ended the job before, and told of it."""
 
@@ -156,6 +158,7 @@ class Settler:
                     by=ended.by,
                     seconds=ended.seconds,
                     keeps_place=ended.keeps_place,
+                    term=ended.term,
                 )
             settlements.append(ended.settlement)
         return settlements
@@ -166,6 +169,8 @@ class Settler:
             ended.settlement = None
             self.put(ended)
             return
+        if answer.changed is not None:
+            self._events.tell_of_breaker(answer.changed, ended.by)
         if answer.accepted:
             if not (answer.verdict is Verdict.REPEATED and ended.told_elsewhere):
                 self._tell(change, ended)

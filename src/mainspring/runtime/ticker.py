@@ -10,10 +10,12 @@ from functools import partial
 from typing import Final
 
 from mainspring.clock import Clock
+from mainspring.core.breaker import is_shut
 from mainspring.core.command import CancelJob
 from mainspring.core.job import FINISHED, JobId
 from mainspring.core.machine import command
 from mainspring.core.missed import Reason
+from mainspring.core.names import Name
 from mainspring.core.schedule import Decision, Run, decide
 from mainspring.ids import new_id
 from mainspring.runtime.events import Events, log
@@ -51,8 +53,15 @@ class Ticker:
         self._looked_at, self._look_at = now, float("-inf")
         looked = await self._store.due(MOST)
         self._tell_of_unreadable(looked)
+        shut = await self._shut(looked)
         decisions = [
-            decide(look.schedule, looked.now, partial(new_id, looked.now), busy=bool(look.open))
+            decide(
+                look.schedule,
+                looked.now,
+                partial(new_id, looked.now),
+                busy=bool(look.open),
+                shut=look.schedule.plan.template.task in shut,
+            )
             for look in looked.looks
         ]
         accepted = await self._store.move([move_of(one) for one in decisions]) if decisions else ()
@@ -60,6 +69,12 @@ class Ticker:
             if was_accepted:
                 await self._written(look, decision)
         return self._rest(looked, decisions, accepted)
+
+    async def _shut(self, looked: Looked) -> frozenset[Name]:
+        """The tasks of schedules that are due whose breakers let nothing through: their slots make no jobs."""
+        tasks = {look.schedule.plan.template.task for look in looked.looks}
+        views = await self._store.breakers(tuple(tasks)) if tasks else ()
+        return frozenset(view.task for view in views if is_shut(view.rule, view.circuit, looked.now))
 
     def _rest(self, looked: Looked, decisions: Sequence[Decision], accepted: Sequence[bool]) -> Directive:
         """Sleep until the next slot; look at once if there is more, and soon if somebody else was faster with some."""

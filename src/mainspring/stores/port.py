@@ -13,17 +13,20 @@ G6. Trouble that may pass (locked, unreachable, out of space) raises `StoreUnava
 G7. What comes out equals what went in: payloads, results and saved values are bytes and are never looked into.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
+from mainspring.core.breaker import Breaker, Phase, PhaseChange
 from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
 from mainspring.stores.records import (
     AttemptView,
+    BreakerPage,
+    BreakerView,
     Claimed,
     ClaimRequest,
     Enqueued,
@@ -76,7 +79,7 @@ class Jobs(Protocol):
         2. Only waiting jobs that are due, of the tasks and queues asked for, from queues that are not paused.
         3. No more than `room + ahead`, and none beyond a queue's own room.
         4. Jobs of one queue and priority go in the order of run_at, then id; higher priorities first, over all queues.
-           What a gate holds back steps aside for what comes behind it.
+           What a gate or a breaker holds back steps aside for what comes behind it.
         5. A suspect (`Job.is_suspect`) is given only within `suspects` and `room`; it steps aside otherwise.
         6. Gates hold over all nodes together: no more jobs of a scope run, or keep their place, than its concurrency
            says, and no more start than its rate says (`core.limits`). A job without a key passes a KEY gate.
@@ -85,6 +88,9 @@ class Jobs(Protocol):
         9. `next_due` is not later than the instant at which this node could get a job that waits now, as far as time
            alone decides; what waits for a pause, a full gate or another node to end does not count.
         10. Its cost grows with what it returns, not with what waits: neither behind it nor held back in front of it.
+        11. While the breaker of a task is not closed, no job of it is given out, but for one when `breaker.admit` says
+            so: the probe, of which there is one over all nodes. That it is the probe is committed with its claim.
+        12. A delivery names the term of its task's breaker.
         """
         ...
 
@@ -106,8 +112,11 @@ class Jobs(Protocol):
            error of a failure. An operator's retry opens the run again; a job that is deleted before its end leaves it
            as cancelled. A schedule that `waits` is looked at again: `next_at` and `last_end` become the store's now,
            it waits no longer, its revision grows; one that is paused keeps its `next_at`.
-        9. While a place of a schedule's job is kept, its run `lingers`: it stays open, and nobody is told, until the last
-           such place is given up.
+        9. The end of an attempt, if it is accepted, is recorded with the breaker of its task (`breaker.record`) in the
+           same transaction, in the order of the settlements; a change of its phase comes with the answer.
+        10. An end of the probe that is no verdict frees its place, whoever writes it.
+        11. While a place of a schedule's job is kept, its run `lingers`: it stays open, and nobody is told, until the last
+            such place is given up.
         """
         ...
 
@@ -141,6 +150,7 @@ class Jobs(Protocol):
         """Find what a fault has left behind, at most `limit` of it; returns how many were mended.
 
         1. Places whose attempt has ended and which no live node keeps are given up, as by `release`.
+        2. A probe that does not run any more gives its place to another.
         """
         ...
 
@@ -194,6 +204,51 @@ class Schedules(Protocol):
 
     async def runs(self, which: RunFilter, *, limit: int = 100, after: UUID | None = None) -> RunPage:
         """Read a page of runs, newest decision first; `after` is a page's own `after`."""
+        ...
+
+
+class Breakers(Protocol):
+    """The circuit breakers of tasks. How they move is decided by `core.breaker`; claims and settlements move them."""
+
+    async def declare_breakers(self, rules: Mapping[Name, Breaker | None]) -> None:
+        """Set the rules of tasks.
+
+        1. The newest rule of a task holds, for jobs that wait already too. Where the breaker stands stays as it is.
+        2. None takes the breaker away, and what it held back goes on. One that is declared again begins in a new term.
+        """
+        ...
+
+    async def breakers(self, tasks: Sequence[Name]) -> tuple[BreakerView, ...]:
+        """Read the breakers of these tasks, in this order; tasks that have none are left out."""
+        ...
+
+    async def list_breakers(self, *, limit: int = 100, after: str | None = None) -> BreakerPage:
+        """Read a page of all breakers, by task; `after` is a page's own `after`."""
+        ...
+
+    async def force_breaker(
+        self, task: Name, phase: Phase, *, term: int | None = None, by: str = "", reason: str = ""
+    ) -> PhaseChange | None:
+        """Open or close a breaker by an operator's word (`breaker.force`); it stays so until it is reset.
+
+        1. None, and nothing is written, if the task has no breaker, or if it is not in this `term` any more.
+        """
+        ...
+
+    async def reset_breaker(
+        self, task: Name, *, term: int | None = None, by: str = "", reason: str = ""
+    ) -> PhaseChange | None:
+        """Close a breaker and let it move by itself again (`breaker.reset`).
+
+        1. None, and nothing is written, if the task has no breaker, or if it is not in this `term` any more.
+        """
+        ...
+
+    async def breaker_changes(self, task: Name, *, limit: int = 100) -> tuple[PhaseChange, ...]:
+        """Read the changes of a breaker's phase, the newest first.
+
+        1. Each is written in the transaction that makes it. 2. The last hundred of each task are kept.
+        """
         ...
 
 
@@ -420,5 +475,5 @@ class Schema(Protocol):
         ...
 
 
-class Store(Jobs, Schedules, Nodes, Locks, Operator, Inspector, Wake, Schema, Protocol):
+class Store(Jobs, Schedules, Breakers, Nodes, Locks, Operator, Inspector, Wake, Schema, Protocol):
     """A store that plays every role there is today."""

@@ -14,6 +14,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from mainspring.core.backoff import Backoff
+from mainspring.core.breaker import Breaker, Circuit, PhaseChange
 from mainspring.core.job import Cause, Claim, Job, JobId, NodeId, Retention, State
 from mainspring.core.machine import Change, Event
 from mainspring.core.names import Name
@@ -120,6 +121,8 @@ class Delivery(Struct, frozen=True, kw_only=True, gc=False):
     """What earlier attempts saved, one JSON object."""
     previous_error: AttemptError | None = None
     facts: Facts = Facts()
+    term: int | None = None
+    """The term of its task's breaker in which it was let through; None: it has none. To be handed back with its end."""
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
@@ -128,6 +131,8 @@ class Claimed(Struct, frozen=True, kw_only=True):
     deliveries: tuple[Delivery, ...]
     next_due: datetime | None = None
     """When this node could get more: now or earlier if something is left that is due, None if nothing is known."""
+    changes: tuple[PhaseChange, ...] = ()
+    """Breakers that are half open now: one of these jobs is the probe."""
 
 
 class Settlement(Struct, frozen=True, kw_only=True, gc=False):
@@ -140,6 +145,8 @@ class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     """How long the attempt took, by the monotonic clock."""
     keeps_place: bool = False
     """The body goes on although the attempt has ended: what its limits count stays taken until `release`."""
+    term: int | None = None
+    """What the attempt's `Delivery` said: in another term of its task's breaker, its end does not count there."""
 
 
 class Verdict(StrEnum):
@@ -160,6 +167,8 @@ class Settled(Struct, frozen=True, kw_only=True):
     """The job as it is now, where the verdict is STALE."""
     holder: JobId | None = None
     """The job that has the unique key, where the verdict is CONFLICT."""
+    changed: PhaseChange | None = None
+    """What this end has done to the breaker of its task, where the verdict is ACCEPTED."""
 
     @property
     def accepted(self) -> bool:
@@ -433,6 +442,29 @@ class QueueView(Struct, frozen=True, kw_only=True):
     """Due and not."""
     running: int
     paused: Pause | None = None
+
+
+class BreakerView(Struct, frozen=True, kw_only=True):
+    """A task's breaker, as it stands."""
+
+    task: Name
+    rule: Breaker
+    circuit: Circuit
+    since: datetime
+    """When it entered its phase, or was declared."""
+    by: str = ""
+    reason: str = ""
+    """Who forced or reset it, and why; nobody, if it came to its phase by itself."""
+
+
+class BreakerPage(Struct, frozen=True, kw_only=True):
+    """Some breakers, by task."""
+
+    now: datetime
+    """The store's clock, when it looked."""
+    breakers: tuple[BreakerView, ...]
+    after: str | None = None
+    """Where the next page begins; None if this was the last."""
 
 
 class SchemaVersion(Struct, frozen=True, kw_only=True):

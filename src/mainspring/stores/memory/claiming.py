@@ -6,6 +6,7 @@ from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 
 from mainspring.core.job import JobId
+from mainspring.stores.memory.circuits import Circuits
 from mainspring.stores.memory.gates import Gates
 from mainspring.stores.memory.lanes import Lane
 from mainspring.stores.records import ClaimRequest
@@ -38,10 +39,12 @@ class Room:
         self._taken[lane.kind.queue] += 1
 
 
-def choose(lanes: Iterable[Lane], gates: Gates, request: ClaimRequest, now: datetime) -> Iterator[JobId]:
+def choose(
+    lanes: Iterable[Lane], gates: Gates, circuits: Circuits, request: ClaimRequest, now: datetime
+) -> Iterator[JobId]:
     """Yield the jobs to be given out: higher priorities first, then by run_at and id.
 
-    Whoever asks for the next one has taken the last one out of its lane and through the gates. A lane that is shut
+    Whoever asks for the next one has taken the last one out of its lane, through the gates and the breaker. A lane that is shut
     stays shut for the rest of the claim, and is not looked at again.
     """
     due_by = now if request.due_by is None else min(now, request.due_by)
@@ -53,7 +56,11 @@ def choose(lanes: Iterable[Lane], gates: Gates, request: ClaimRequest, now: date
     while firsts and room:
         priority, turn, number, lane = firsts[0]
         first = lane.first(now)
-        shut = not room.has(lane) or not all(gates.lets_in(subject, now) for subject in lane.subjects)
+        shut = (
+            not room.has(lane)
+            or circuits.refusal(lane.kind.task, now) is not None
+            or not all(gates.lets_in(subject, now) for subject in lane.subjects)
+        )
         if first is None or first[0][0] > due_by or shut:
             heappop(firsts)
         elif first[0] != turn:  # since it was looked at, its first job was taken, or the key of that one is full
@@ -63,7 +70,9 @@ def choose(lanes: Iterable[Lane], gates: Gates, request: ClaimRequest, now: date
             room.take(lane)
 
 
-def next_due(lanes: Iterable[Lane], gates: Gates, request: ClaimRequest) -> datetime | None:
+def next_due(
+    lanes: Iterable[Lane], gates: Gates, circuits: Circuits, request: ClaimRequest, now: datetime
+) -> datetime | None:
     """Say when the same request could be given something, as far as time alone decides."""
     room = Room(request)
     instants = []
@@ -71,6 +80,11 @@ def next_due(lanes: Iterable[Lane], gates: Gates, request: ClaimRequest) -> date
         due = lane.next_due()
         if due is None or not room.has(lane) or any(gates.is_full(subject) for subject in lane.subjects):
             continue
+        refused = circuits.refusal(lane.kind.task, now)
+        if refused and refused.until is None:
+            continue
         opens = [opens_at for subject in lane.subjects if (opens_at := gates.opens_at(subject))]
+        if refused and refused.until:
+            opens.append(refused.until)
         instants.append(max([due, *opens]))
     return min(instants, default=None)

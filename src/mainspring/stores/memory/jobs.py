@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mainspring.core import machine
+from mainspring.core.breaker import Attempt, PhaseChange
 from mainspring.core.job import JobId, NodeId, State
 from mainspring.core.limits import Gate, Scope
 from mainspring.stores.memory.claiming import choose, next_due
@@ -44,10 +45,12 @@ class JobsRole(Guarded):
     async def claim(self, request: ClaimRequest) -> Claimed:
         with self._locked() as now:
             self._tables.living(request.node, request.term)
-            asked = self._asked(request)
-            chosen = choose(asked, self._tables.gates, request, now)
-            deliveries = tuple(self._deliver(job, request.node, now) for job in chosen)
-            claimed = Claimed(deliveries=deliveries, next_due=next_due(asked, self._tables.gates, request))
+            asked, gates, circuits = self._asked(request), self._tables.gates, self._tables.circuits
+            changes: list[PhaseChange] = []
+            chosen = choose(asked, gates, circuits, request, now)
+            deliveries = tuple(self._deliver(job, request.node, now, changes) for job in chosen)
+            due = next_due(asked, gates, circuits, request, now)
+            claimed = Claimed(deliveries=deliveries, next_due=due, changes=tuple(changes))
         if deliveries:  # one that got nothing must not wake itself
             self._ring()
         return claimed
@@ -95,13 +98,16 @@ class JobsRole(Guarded):
             and lane.kind.queue not in paused
         ]
 
-    def _deliver(self, id_: JobId, node: NodeId, now: datetime) -> Delivery:
+    def _deliver(self, id_: JobId, node: NodeId, now: datetime, changes: list[PhaseChange]) -> Delivery:
         row = self._tables.rows[id_]
         source = row.job.state
         claim = machine.claim(row.job, node)
         view = replace(row.view, job=claim.job, node=node, started_at=now)
         self._tables.write(row, view, now)
         self._tables.take_place(claim.job, view.key, node, now)
+        term, change = self._tables.circuits.admit(claim.job.task, Attempt(id_, claim.job.lease), now)
+        if change:
+            changes.append(change)
         return Delivery(
             claim=claim,
             source=source,
@@ -112,6 +118,7 @@ class JobsRole(Guarded):
             saved=view.saved,
             previous_error=view.error,
             facts=view.facts,
+            term=term,
         )
 
     def _note(self, note: Note) -> bool:

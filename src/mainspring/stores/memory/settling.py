@@ -49,7 +49,7 @@ def _apply(tables: Tables, row: Row, settlement: Settlement, now: datetime) -> S
         _end(tables, row, change.node, settlement, now)
     if change.before.of_schedule and (end := end_of(change, now)):
         tables.plans.ended(change.before.id, end, now, lingers=bool(tables.gates.of(change.before.id)))
-    return Settled(verdict=Verdict.ACCEPTED)
+    return Settled(verdict=Verdict.ACCEPTED, changed=tables.circuits.record(settlement, now))
 
 
 def _writer(settlement: Settlement, holder: NodeId) -> NodeId:

@@ -6,6 +6,7 @@ It is the reference model of the port, kept so plain that what it does can be re
 from typing import Final
 
 from mainspring.clock import Clock, SystemClock
+from mainspring.stores.memory.breakers import BreakersRole
 from mainspring.stores.memory.guard import Shared
 from mainspring.stores.memory.inspect import InspectorRole
 from mainspring.stores.memory.jobs import JobsRole
@@ -17,7 +18,7 @@ from mainspring.stores.memory.upkeep import UpkeepRole
 _SYSTEM_CLOCK: Final = SystemClock()
 
 
-class MemoryStore(JobsRole, UpkeepRole, SchedulesRole, NodesRole, LocksRole, OperatorRole, InspectorRole):
+class MemoryStore(JobsRole, UpkeepRole, SchedulesRole, BreakersRole, NodesRole, LocksRole, OperatorRole, InspectorRole):
     """Fulfils every role of `mainspring.stores.port.Store`.
 
     What it holds outlives `close`: who opens it again finds everything there.

@@ -12,6 +12,7 @@ from typing import ClassVar
 from mainspring.core.job import FINISHED, WAITING, Job, JobId, NodeId, State
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
+from mainspring.stores.memory.circuits import Circuits
 from mainspring.stores.memory.gates import Gates, Taken, taken_by
 from mainspring.stores.memory.lanes import Lanes
 from mainspring.stores.memory.plans import Plans
@@ -82,6 +83,7 @@ class Tables:
         self.finished: Turns[JobId] = Turns()  # by the time until which they are kept
         self.gates = Gates()
         self.lanes = Lanes(self.gates)
+        self.circuits = Circuits()
         self.uniques = Uniques()
         self.plans = Plans()
         self.nodes: dict[NodeId, Node] = {}
@@ -132,8 +134,12 @@ class Tables:
 
     def still_runs(self, taken: Taken) -> bool:
         """Say whether the attempt that took a place still runs."""
-        row = self.rows.get(taken.place.job)
-        return row is not None and row.job.state is State.RUNNING and row.job.lease == taken.place.lease
+        return self.runs(taken.place.job, taken.place.lease)
+
+    def runs(self, job: JobId, lease: int) -> bool:
+        """Say whether a job runs under this lease."""
+        row = self.rows.get(job)
+        return row is not None and row.job.state is State.RUNNING and row.job.lease == lease
 
     def is_alive(self, node: NodeId) -> bool:
         found = self.nodes.get(node)

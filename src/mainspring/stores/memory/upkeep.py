@@ -23,9 +23,19 @@ class UpkeepRole(Guarded):
             mended = list(islice((taken for taken in ended if not tables.is_alive(taken.node)), limit))
             for taken in mended:
                 tables.give_up(taken, now)
-        if mended:
+            probes = self._free_probes(limit - len(mended))
+        if mended or probes:
             self._ring()
-        return len(mended)
+        return len(mended) + probes
+
+    def _free_probes(self, limit: int) -> int:
+        """Let others be probes in the place of attempts that do not run any more."""
+        circuits = self._tables.circuits
+        probes = [(view.task, view.circuit.probe) for view in circuits if view.circuit.probe]
+        stray = [task for task, probe in probes if not self._tables.runs(probe.job, probe.lease)][:limit]
+        for task in stray:
+            circuits.free(task)
+        return len(stray)
 
     async def prune(self, limit: int) -> int:
         with self._locked() as now:

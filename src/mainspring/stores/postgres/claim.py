@@ -11,7 +11,8 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from mainspring.core.limits import Gate
-from mainspring.stores.postgres.deliver import delivery, take, traces_of
+from mainspring.core.names import Name
+from mainspring.stores.postgres.deliver import delivery, take, traces_of, with_terms
 from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.lines import Lines, Marks, asked_of
 from mainspring.stores.postgres.pick import Picked, next_due, pick
@@ -29,10 +30,11 @@ FEW: Final = 8
 
 
 class Passes(NamedTuple):
-    """What a plain claim found out: the jobs, or the gates that have to be held for them."""
+    """What a plain claim found out: the jobs, or the gates and breakers that have to be held for them."""
 
     claimed: Claimed | None
     gates: Sequence[Gate] = ()
+    breakers: Sequence[Name] = ()
 
 
 def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claimed | None]:
@@ -81,7 +83,7 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
     lines.advance(marks, {row[19]: (row[2], row[0]) for row in rows}, now, 0)
     traces = yield from traces_of(rows)
     deliveries = tuple(delivery(request.node, lines.lanes[row[19]], row, traces.get(row[0])) for row in rows)
-    return Claimed(deliveries=deliveries, next_due=now)
+    return Claimed(deliveries=with_terms(lines.rules, deliveries), next_due=now)
 
 
 def _is_plain(lines: Lines, request: ClaimRequest, lanes: Sequence[Lane], wanted: int) -> bool:
@@ -90,6 +92,8 @@ def _is_plain(lines: Lines, request: ClaimRequest, lanes: Sequence[Lane], wanted
     if any(request.room_in(lane.queue) < wanted for lane in lanes):
         return False
     rules = lines.rules
+    if rules.unclosed and any(lane.task in rules.unclosed for lane in lanes):
+        return False
     return not rules.gates or not any(rules.whole(lane) or rules.keyed(lane.task) for lane in lanes)
 
 
@@ -103,8 +107,9 @@ def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Pass
             marks = lines.whole()  # that there is nothing must be true
             continue
         held = _gates_to_hold(sight, picked)
-        if held:
-            return Passes(None, held)
+        probes = {line.lane.task for _, line in picked.jobs} & sight.trials.keys() if sight.trials else ()
+        if held or probes:
+            return Passes(None, held, tuple(probes))
         deliveries = yield from take(at, request, sight, picked)
         lines.advance(marks, picked.marks, sight.now, sight.took)
         tries += 1

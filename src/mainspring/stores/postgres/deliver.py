@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from mainspring.core.job import WAITING, Claim, Job, JobId, NodeId, State
 from mainspring.stores.postgres.lanes import Lane
+from mainspring.stores.postgres.lines import Rules
 from mainspring.stores.postgres.pick import Picked
 from mainspring.stores.postgres.rows import error, facts, key_text, policy
 from mainspring.stores.postgres.sight import Sight
@@ -29,8 +30,20 @@ def take(at: datetime | None, request: ClaimRequest, sight: Sight, picked: Picke
     rows = yield Ask(_TAKE, (at, request.node, sight.rules.version, list(lanes), numbers, request.term))
     traces = yield from traces_of(rows)
     taken = {row[0]: row for row in rows}
-    return tuple(
+    deliveries = tuple(
         delivery(request.node, lanes[id_], row, traces.get(id_)) for id_ in lanes if (row := taken.get(id_)) is not None
+    )
+    return with_terms(sight.rules, deliveries)
+
+
+def with_terms(rules: Rules, deliveries: tuple[Delivery, ...]) -> tuple[Delivery, ...]:
+    """Name the terms of breakers, which are those of the rules that were still true when the jobs were taken."""
+    if not rules.breakers:
+        return deliveries
+    kept = [rules.breakers.get(one.claim.job.task) for one in deliveries]
+    return tuple(
+        one if known is None else replace(one, term=known.circuit.term)
+        for one, known in zip(deliveries, kept, strict=True)
     )
 
 

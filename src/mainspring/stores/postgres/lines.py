@@ -14,8 +14,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from mainspring.core.breaker import Attempt, Breaker, Circuit, Phase, Refusal, refusal
+from mainspring.core.job import JobId
 from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.names import Name
+from mainspring.stores.circuits import Kept
 from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.rows import name
 from mainspring.stores.postgres.verb import Row
@@ -39,15 +42,19 @@ _HIGHEST: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Gates and pauses, as of a version."""
+    """Gates, pauses and breakers, as of a version. Failures that a breaker counts are not among what is told."""
 
     version: int = 0
     paused: frozenset[str] = frozenset()
     gates: Mapping[tuple[Scope, str], Gate] = field(default_factory=dict)
+    breakers: Mapping[Name, Kept] = field(default_factory=dict)
+    unclosed: frozenset[Name] = frozenset()
+    """The tasks whose breakers are not closed."""
 
     @classmethod
     def of(cls, row: Row) -> "Rules":
-        version, paused, scopes, names, *limits = row
+        version, paused, scopes, names = row[:4]
+        limits, of_breakers = row[4:8], row[8:]
         gates = [
             Gate(
                 scope=Scope(scope),
@@ -57,7 +64,14 @@ class Rules:
             )
             for scope, named, concurrency, count, period, burst in zip(scopes, names, *limits, strict=True)
         ]
-        return cls(version, frozenset(paused), {(gate.scope, gate.name): gate for gate in gates})
+        breakers = [_breaker(*each) for each in zip(*of_breakers, strict=True)]
+        return cls(
+            version,
+            frozenset(paused),
+            {(gate.scope, gate.name): gate for gate in gates},
+            {kept.task: kept for kept in breakers},
+            frozenset(kept.task for kept in breakers if kept.circuit.phase is not Phase.CLOSED),
+        )
 
     def whole(self, lane: Lane) -> list[Gate]:
         """The gates that all jobs of a lane have to pass."""
@@ -75,6 +89,28 @@ class Rules:
         if lane.task not in request.tasks or lane.queue in self.paused or request.room_in(lane.queue) <= 0:
             return False
         return not lane.suspect or min(request.suspects, request.room) > 0
+
+    def refusal(self, task: Name, now: datetime) -> Refusal | None:
+        """Say why the breaker of a task lets no job pass now."""
+        kept = self.breakers[task] if task in self.unclosed else None
+        return None if kept is None or kept.rule is None else refusal(kept.rule, kept.circuit, now)
+
+
+def _breaker(  # noqa: PLR0917 -- the columns of a row
+    task: str,
+    threshold: int,
+    cooldown: timedelta,
+    phase: str,
+    term: int,
+    opened_at: datetime | None,
+    probe_job: UUID | None,
+    probe_lease: int | None,
+    forced: bool,
+) -> Kept:
+    """Read as much of a breaker as a claim goes by."""
+    probe = None if probe_job is None or probe_lease is None else Attempt(JobId(probe_job), probe_lease)
+    circuit = Circuit(phase=Phase(phase), term=term, opened_at=opened_at, probe=probe, forced=forced)
+    return Kept(task=name(task), rule=Breaker(threshold=threshold, cooldown=cooldown), circuit=circuit, since=LONG_AGO)
 
 
 class Marks(NamedTuple):
@@ -97,6 +133,8 @@ class Lines:
 
     def __init__(self) -> None:
         self.rules = Rules()
+        self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        """What time it is in the database, as well as it can be known here: enough to leave out what is surely shut."""
         self.hears: Callable[[], bool] = lambda: False
         """Whether what others commit is told here: then a claim that finds nothing need not look at the whole."""
         self.expects = False
@@ -196,5 +234,20 @@ def lane_numbered(number: int, queue: str, task: Name, priority: int) -> Lane:
 
 
 def asked_of(lines: Lines, request: ClaimRequest) -> Sequence[tuple[int, Lane]]:
+    """The lanes that a request asks for, but for those behind a breaker that lets nobody pass."""
     rules = lines.rules
-    return [(number, lane) for number, lane in lines.lanes.items() if rules.admit(lane, request)]
+    asked = [(number, lane) for number, lane in lines.lanes.items() if rules.admit(lane, request)]
+    if not rules.unclosed:
+        return asked
+    now = lines.now()
+    return [(number, lane) for number, lane in asked if rules.refusal(lane.task, now) is None]
+
+
+def cooling(lines: Lines, request: ClaimRequest, now: datetime) -> list[datetime]:
+    """When the breakers open that hold back lanes which a request asks for."""
+    rules = lines.rules
+    if not rules.unclosed:
+        return []
+    tasks = {lane.task for lane in lines.lanes.values() if lane.task in rules.unclosed and rules.admit(lane, request)}
+    refusals = [refused for task in tasks if (refused := rules.refusal(task, now)) is not None]
+    return [refused.until for refused in refusals if refused.until is not None]

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heapreplace
 
 from mainspring.core.job import JobId
 from mainspring.core.names import Name
-from mainspring.stores.passage import Passage
+from mainspring.stores.passage import Passage, Trial
 from mainspring.stores.postgres.lines import START, Position
 from mainspring.stores.postgres.sight import Line, Sight
 from mainspring.stores.records import ClaimRequest
@@ -74,7 +74,7 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
     return picked
 
 
-def _take_from_one(line: Line, room: Room, gates: list[Passage], picked: Picked) -> None:
+def _take_from_one(line: Line, room: Room, gates: list[Passage | Trial], picked: Picked) -> None:
     """Nobody competes, as is most common."""
     count = max(0, min(room.of(line), len(line.ids), *(passage.room for passage in gates)))
     picked.jobs = [(id_, line) for id_ in line.ids[:count]]
@@ -132,6 +132,7 @@ def _merge(lines: list[Line], room: Room, sight: Sight, keys: dict[tuple[Name, s
 def next_due(sight: Sight, picked: Picked, keys: dict[tuple[Name, str], Passage]) -> datetime | None:
     """Say when the same request could be given more, as far as time alone decides."""
     instants = [keyed.look_at for keyed in sight.keyed.values() if keyed.look_at is not None]
+    instants += sight.cooling
     for line in sight.lines:
         gates = sight.whole(line.lane)
         due = _due(line, picked, keys)

@@ -15,7 +15,7 @@ from mainspring.core.limits import Scope
 from mainspring.core.machine import Event, Fit
 from mainspring.core.outcome import Deferred, Raised, Snoozed, Succeeded
 from mainspring.core.unique import UniqueKey
-from mainspring.stores.postgres import runs, unique
+from mainspring.stores.postgres import breakers, runs, unique
 from mainspring.stores.postgres.bodies import attempt_bytes
 from mainspring.stores.postgres.lanes import lane_of
 from mainspring.stores.postgres.rows import clean, columns, error_bytes, job, key_bytes, key_text
@@ -28,6 +28,7 @@ from mainspring.stores.schedules import End, end_of
 _SUCCEED: Final = statement("settle_success")
 _READ: Final = statement("settle_read")
 _READ_HISTORY: Final = statement("settle_read_history")
+_HOLD: Final = statement("settle_hold")
 _HOLD_WAITING: Final = statement("settle_hold_waiting")
 _LIVING: Final = statement("settle_living")
 _WRITE: Final = statement("settle_write")
@@ -124,8 +125,32 @@ def hold_waiting(id_: JobId) -> Verb[Job | None]:
 def settle(at: datetime | None, settlements: Sequence[Settlement]) -> Verb[list[Settled]]:
     """Write changes; one answer for each, in order. Several statements.
 
-    In rounds: two changes of one job in a batch are written one after the other.
+    In rounds: two changes of one job in a batch are written one after the other. What they say about breakers comes last.
     """
+    probes: set[JobId] = set()
+    answers = yield from _settle(at, settlements, probes)
+    return (yield from breakers.record(at, settlements, answers, probes))
+
+
+def settle_together(at: datetime | None, settlements: Sequence[Settlement]) -> Verb[list[Settled]]:
+    """Write changes, successes by the short way, in one transaction with what they do to breakers. Several statements."""
+    answers: Answers = {}
+    if len(settlements) > 1:  # else in two steps, which could meet others who hold several
+        yield Ask(_HOLD, ([_id(one) for one in settlements],))
+    plain = successes(settlements)
+    if plain is not None:
+        by, places = plain
+        done = yield from succeed(by, [settlements[place] for place in places])
+        answers = {place: ACCEPTED for place in places if _id(settlements[place]) in done}
+    left = [place for place in range(len(settlements)) if place not in answers]
+    probes: set[JobId] = set()
+    if left:
+        answers |= zip(left, (yield from _settle(at, [settlements[place] for place in left], probes)), strict=True)
+    together = [answers[place] for place in range(len(settlements))]
+    return (yield from breakers.record(at, settlements, together, probes))
+
+
+def _settle(at: datetime | None, settlements: Sequence[Settlement], probes: set[JobId]) -> Verb[list[Settled]]:
     answers: Answers = {}
     left = list(range(len(settlements)))
     while left:
@@ -136,14 +161,15 @@ def settle(at: datetime | None, settlements: Sequence[Settlement]) -> Verb[list[
             id_ = _id(settlements[place])
             (later if id_ in jobs else now).append(place)
             jobs.add(id_)
-        yield from _round(at, {place: settlements[place] for place in now}, answers)
+        probes |= yield from _round(at, {place: settlements[place] for place in now}, answers)
         left = later
     return [answers[place] for place in range(len(settlements))]
 
 
-def _round(at: datetime | None, settlements: dict[int, Settlement], answers: Answers) -> Verb[None]:
+def _round(at: datetime | None, settlements: dict[int, Settlement], answers: Answers) -> Verb[set[JobId]]:
+    """Write what fits; returns which of the jobs are probes of breakers."""
     found = yield from _read([_id(one) for one in settlements.values()])
-    living, now = yield from _living(at, settlements.values())
+    living, now, probes = yield from _living(at, settlements.values())
     writes = Writes(now)
     for place, one in settlements.items():
         known = found.get(_id(one))
@@ -158,6 +184,7 @@ def _round(at: datetime | None, settlements: dict[int, Settlement], answers: Ans
         writes.add(known, one)
         answers[place] = ACCEPTED
     yield from writes.write()
+    return probes
 
 
 def _read(ids: list[JobId]) -> Verb[dict[JobId, Found]]:
@@ -184,10 +211,12 @@ def _found(row: Row) -> Found:
     )
 
 
-def _living(at: datetime | None, settlements: Iterable[Settlement]) -> Verb[tuple[set[str], datetime]]:
-    nodes = sorted({str(one.change.node) for one in settlements if one.change.node is not None})
-    rows = yield Ask(_LIVING, (at, nodes))
-    return {node for node, _ in rows if node is not None}, rows[-1][1]
+def _living(at: datetime | None, settlements: Iterable[Settlement]) -> Verb[tuple[set[str], datetime, set[JobId]]]:
+    ends = [one for one in settlements if one.change.node is not None]
+    nodes = sorted({str(one.change.node) for one in ends})
+    rows = yield Ask(_LIVING, (at, nodes, [_id(one) for one in ends]))
+    _, now, probes = rows[-1]
+    return {node for node, *_ in rows if node is not None}, now, set(probes)
 
 
 def _refusal(found: Found, settlement: Settlement, living: set[str]) -> Settled | None:

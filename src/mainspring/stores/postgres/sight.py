@@ -9,9 +9,9 @@ from mainspring.core.job import JobId
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
-from mainspring.stores.passage import Passage
+from mainspring.stores.passage import Passage, Trial
 from mainspring.stores.postgres.lanes import Lane
-from mainspring.stores.postgres.lines import Lines, Marks, Position, Rules, asked_of
+from mainspring.stores.postgres.lines import Lines, Marks, Position, Rules, asked_of, cooling
 from mainspring.stores.postgres.rows import key_text
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
@@ -74,10 +74,17 @@ class Sight:
     took: float
     shut: frozenset[int]
     """The lanes whose gates let nobody pass."""
+    trials: dict[Name, Trial]
+    """The breakers of these lanes that are not closed."""
+    cooling: Sequence[datetime] = ()
+    """When breakers open that hold back lanes which are not among these."""
 
-    def whole(self, lane: Lane) -> list[Passage]:
-        """The gates that all jobs of a lane have to pass, as they stand."""
-        return [self.passages[gate.scope, gate.name] for gate in self.rules.whole(lane)]
+    def whole(self, lane: Lane) -> list[Passage | Trial]:
+        """What all jobs of a lane have to pass, as it stands: gates, and a breaker that is not closed."""
+        found: list[Passage | Trial] = [self.passages[gate.scope, gate.name] for gate in self.rules.whole(lane)]
+        if lane.task in self.trials:
+            found.append(self.trials[lane.task])
+        return found
 
     @property
     def gates(self) -> list[Gate]:
@@ -162,6 +169,10 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, marks: Marks,
             },
             took=took,
             shut=_shut(rules, asked, passages),
+            trials={
+                lane.task: Trial(rules.breakers[lane.task], now) for _, lane in asked if lane.task in rules.unclosed
+            },
+            cooling=cooling(lines, request, now),
         )
 
 

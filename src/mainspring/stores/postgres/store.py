@@ -1,13 +1,14 @@
 """A store in a PostgreSQL database: its verbs, and who carries them out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 from uuid import UUID
 
 from mainspring.clock import Clock, SystemClock
+from mainspring.core.breaker import Breaker, Phase, PhaseChange
 from mainspring.core.job import WAITING, Claim, JobId, NodeId
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
@@ -15,6 +16,7 @@ from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError, StoreUnavailable
 from mainspring.ids import new_id
 from mainspring.stores.postgres import (
+    breakers,
     claim,
     enqueue,
     gates,
@@ -45,6 +47,8 @@ from mainspring.stores.postgres.verb import Ask, Verb
 from mainspring.stores.postgres.wake import Bells, Hint
 from mainspring.stores.records import (
     AttemptView,
+    BreakerPage,
+    BreakerView,
     Claimed,
     ClaimRequest,
     Enqueued,
@@ -132,6 +136,7 @@ class PostgresStore:
         self._connections = Connections(self._settings)
         self._bells = Bells(self._settings, on_hint=self._hinted, skew=self._skew)
         self._lines.hears = self._bells.hears
+        self._lines.now = self.now
 
     # Jobs
 
@@ -182,11 +187,12 @@ class PostgresStore:
         if grabbed is not None:
             return grabbed, False
         held: Sequence[Gate] = through.gates_asked(lines, request) if lines.gated else ()
+        tried: Sequence[Name] = through.probes_asked(lines, request) if held else ()
         if not held:
-            claimed, held = await self._run(lambda: claim.claim(self._at, request, lines))
+            claimed, held, tried = await self._run(lambda: claim.claim(self._at, request, lines))
             if claimed is not None:
                 return claimed, False
-        answer = await self._run(lambda: through.claim_through_gates(self._at, request, lines, held), whole=True)
+        answer = await self._run(lambda: through.claim_through_gates(self._at, request, lines, held, tried), whole=True)
         lines.counted(held)
         return answer
 
@@ -194,11 +200,7 @@ class PostgresStore:
         self._connections.must_be_open()
         if not settlements:
             return ()
-        answers = dict(await self._succeed(settlements))
-        left = [place for place in range(len(settlements)) if place not in answers]
-        if left:
-            rest = [settlements[place] for place in left]
-            answers |= zip(left, await self._run(lambda: settle.settle(self._at, rest), whole=True), strict=True)
+        answers = await self._settle(settlements)
         written = [
             one.change.after for place, one in enumerate(settlements) if answers[place].verdict is Verdict.ACCEPTED
         ]
@@ -206,6 +208,18 @@ class PostgresStore:
             waiting = [after.run_at for after in written if after is not None and after.state in WAITING]
             self._committed(min(waiting, default=None))
         return tuple(answers[place] for place in range(len(settlements)))
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> Mapping[int, Settled]:
+        """Write changes: the plain successes apart from the rest, unless some of them change a breaker."""
+        with_terms = [one for one in settlements if one.term is not None]
+        if with_terms and not await self._run(lambda: breakers.are_quiet(self._at, with_terms)):
+            return dict(enumerate(await self._run(lambda: settle.settle_together(self._at, settlements), whole=True)))
+        answers = dict(await self._succeed(settlements))
+        left = [place for place in range(len(settlements)) if place not in answers]
+        if left:
+            rest = [settlements[place] for place in left]
+            answers |= zip(left, await self._run(lambda: settle.settle(self._at, rest), whole=True), strict=True)
+        return answers
 
     async def _succeed(self, settlements: Sequence[Settlement]) -> dict[int, Settled]:
         """Write the plain successes among them; what was not written is left to the long way."""
@@ -232,6 +246,7 @@ class PostgresStore:
 
     async def mend(self, limit: int) -> int:
         mended = await self._run(lambda: gates.mend(self._at, limit), whole=True)
+        mended += await self._run(lambda: breakers.mend(limit - mended), whole=True)
         if mended:
             self._opened_up()
         return mended
@@ -278,6 +293,44 @@ class PostgresStore:
 
     async def runs(self, which: RunFilter, *, limit: int = 100, after: UUID | None = None) -> RunPage:
         return await self._run(lambda: runs.page(which, limit, after))
+
+    # Breakers
+
+    async def declare_breakers(self, rules: Mapping[Name, Breaker | None]) -> None:
+        self._connections.must_be_open()
+        if not rules:
+            return
+        if await self._run(lambda: breakers.declare(self._at, rules), whole=True):
+            self._opened_up()
+
+    async def breakers(self, tasks: Sequence[Name]) -> tuple[BreakerView, ...]:
+        return await self._run(lambda: breakers.views(self._at, tasks))
+
+    async def list_breakers(self, *, limit: int = 100, after: str | None = None) -> BreakerPage:
+        return await self._run(lambda: breakers.page(self._at, self.now(), limit, after))
+
+    async def force_breaker(
+        self, task: Name, phase: Phase, *, term: int | None = None, by: str = "", reason: str = ""
+    ) -> PhaseChange | None:
+        return await self._operate(task, phase, term=term, by=by, reason=reason)
+
+    async def reset_breaker(
+        self, task: Name, *, term: int | None = None, by: str = "", reason: str = ""
+    ) -> PhaseChange | None:
+        return await self._operate(task, None, term=term, by=by, reason=reason)
+
+    async def _operate(
+        self, task: Name, phase: Phase | None, *, term: int | None, by: str, reason: str
+    ) -> PhaseChange | None:
+        change = await self._run(
+            lambda: breakers.operate(self._at, task, phase, term=term, by=by, reason=reason), whole=True
+        )
+        if change is not None:
+            self._opened_up()
+        return change
+
+    async def breaker_changes(self, task: Name, *, limit: int = 100) -> tuple[PhaseChange, ...]:
+        return await self._run(lambda: breakers.changes(task, limit))
 
     # Nodes
 

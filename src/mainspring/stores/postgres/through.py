@@ -1,13 +1,14 @@
-"""Claiming through gates: in one transaction that holds them, so that no two claims count the same place."""
+"""Claiming through gates and breakers: in one transaction that holds them, so that no two count the same place."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
-from mainspring.stores.passage import Passage
-from mainspring.stores.postgres import gates
+from mainspring.stores.circuits import Kept
+from mainspring.stores.passage import Passage, Trial
+from mainspring.stores.postgres import breakers, gates
 from mainspring.stores.postgres.deliver import take
 from mainspring.stores.postgres.lines import Lines, Marks, asked_of
 from mainspring.stores.postgres.pick import Picked, next_due, pick
@@ -25,6 +26,15 @@ ROUNDS: Final = 10
 """How often that is done before others may have the gates."""
 
 
+class Held(NamedTuple):
+    """The breakers that a claim may give out the probe of."""
+
+    asked: Sequence[Name]
+    """Which it wanted to hold."""
+    breakers: Mapping[Name, Kept]
+    """Which it does: the others are in somebody else's hands."""
+
+
 class Chosen(NamedTuple):
     """What a claim through gates has come to."""
 
@@ -39,26 +49,28 @@ class Chosen(NamedTuple):
 
 
 def claim_through_gates(
-    at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate]
+    at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate], tried: Sequence[Name] = ()
 ) -> Verb[tuple[Claimed, bool]]:
-    """Claim what has gates to pass, these at most, and what has none. One transaction.
+    """Claim what has gates or breakers to pass, these at most, and what has none. One transaction.
 
     Says also whether to do it again at once: it gave nothing, and has parked so many blocked jobs that it is better to
     let others have the gates for a moment.
     """
-    held = yield from gates.hold(held)
+    held = (yield from gates.hold(held)) if held else []
     yield from gates.count_again(lines.uncounted(held))
     waiting = yield from _reopen(at, request, lines, held)
-    chosen = yield from _choose_through(at, request, lines, held)
+    probing = (yield from breakers.hold_for_a_probe(at, tried)) if tried else {}
+    chosen = yield from _choose_through(at, request, lines, held, Held(tried, probing))
     if chosen is None:
-        lines.gated = True  # so that all gates are held next time
+        lines.gated = True  # so that all gates and breakers are held next time
         yield from gates.free(waiting)
         return Claimed(deliveries=()), True
     sight, picked, keys, marks, behind, obstructed = chosen
     deliveries = yield from take(at, request, sight, picked)
     yield from gates.pass_through(request.node, sight, keys, deliveries)
+    deliveries, changes = yield from breakers.let_through(sight.trials, deliveries, sight.now)
     later = yield from gates.look_later(sight, waiting, keys)
-    missed = len(deliveries) < len(picked.jobs)
+    missed = len(deliveries) < len(picked.jobs) or _is_due_behind(sight, probing)
     # Behind one that was chosen others may have been parked; if another was faster with it, nobody will free its key.
     given = {delivery.claim.job.id for delivery in deliveries}
     lost = {(line.lane.task, picked.keys[id_]) for id_, line in picked.jobs if id_ in picked.keys and id_ not in given}
@@ -68,7 +80,22 @@ def claim_through_gates(
     lines.gated = bool(deliveries)
     found = [sight.now] if obstructed or missed else [next_due(sight, picked, keys)]
     due = min((instant for instant in (*found, *later) if instant is not None), default=None)
-    return Claimed(deliveries=deliveries, next_due=due), obstructed and not deliveries
+    return Claimed(deliveries=deliveries, next_due=due, changes=changes), obstructed and not deliveries
+
+
+def _is_due_behind(sight: Sight, but_for: Collection[Name]) -> bool:
+    """Say whether something is due behind breakers, other than these, that would let it pass."""
+    trials = [(task, trial.kept) for task, trial in sight.trials.items() if task not in but_for]
+    ready = {task for task, kept in trials if Trial(kept, sight.now).room > 0}
+    return any(line.ids and line.lane.task in ready for line in sight.lines)
+
+
+def _try(sight: Sight, probing: Mapping[Name, Kept]) -> None:
+    """Let nobody pass a breaker that is not held, and one at most that is, as it stands now."""
+    for task in sight.trials:
+        sight.trials[task] = trial = Trial(probing.get(task, sight.trials[task].kept), sight.now)
+        if task not in probing:
+            trial.room = 0
 
 
 def _reopen(
@@ -91,11 +118,11 @@ def _reopen(
 
 
 def _choose_through(
-    at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate]
+    at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate], tried: Held
 ) -> Verb[Chosen | None]:
     """Choose, as far as the gates let jobs pass.
 
-    None: a gate has to be passed that is not held. What is blocked is left where it is, unless so much of it is in
+    None: a gate or breaker has to be passed that is not held. What is blocked is left where it is, unless so much of it is in
     front that what lies behind was not seen.
     """
     names = {(gate.scope, gate.name) for gate in held}
@@ -106,6 +133,9 @@ def _choose_through(
         sight = yield from look(at, request, lines, marks, most)
         if any((gate.scope, gate.name) not in names for gate in sight.gates):
             return None
+        if _is_due_behind(sight, tried.asked):
+            return None
+        _try(sight, tried.breakers)
         keys = yield from gates.keys_in(sight)
         picked = pick(sight, request, keys)
         if not picked.jobs and marks.skips and not lines.hears():
@@ -132,3 +162,9 @@ def gates_asked(lines: Lines, request: ClaimRequest) -> list[Gate]:
     found = [gate for lane in lanes for gate in rules.whole(lane)]
     found += [gate for task in request.tasks if (gate := rules.keyed(task)) is not None]
     return list({(gate.scope, gate.name): gate for gate in found}.values())
+
+
+def probes_asked(lines: Lines, request: ClaimRequest) -> list[Name]:
+    """All tasks of which a request may be given the probe."""
+    unclosed = lines.rules.unclosed
+    return list({lane.task for _, lane in asked_of(lines, request)} & unclosed) if unclosed else []

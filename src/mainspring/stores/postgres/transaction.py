@@ -152,12 +152,7 @@ class PostgresTransaction:
 
 def settle_one(at: datetime | None, settlement: Settlement) -> Verb[Settled]:
     """Write one change: a success by one statement, if all is as it was; else by several."""
-    plain = settle.successes([settlement])
-    if plain is not None:
-        by, _ = plain
-        if (yield from settle.succeed(by, [settlement])):
-            return settle.ACCEPTED
-    (settled,) = yield from settle.settle(at, [settlement])
+    (settled,) = yield from settle.settle_together(at, [settlement])
     return settled
 
 

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from mainspring.core.breaker import PhaseChange
 from mainspring.core.job import WAITING, Claim, Job, NodeId, State
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
-from mainspring.stores.sqlite import gates, nodes, places, strands
+from mainspring.stores.sqlite import breakers, gates, nodes, places, strands
 from mainspring.stores.sqlite.lanes import Lane
 from mainspring.stores.sqlite.pick import Pick, pick
 from mainspring.stores.sqlite.rooms import Rooms
@@ -49,12 +50,13 @@ def claim(session: Session, request: ClaimRequest) -> Claimed:
     horizon = session.now if request.due_by is None else min(session.now, micros(request.due_by))
     heads = _heads(session, rooms)
     deliveries: list[Delivery] = []
+    changes: list[PhaseChange] = []
     changed = False
     for lanes in _by_priority(lane for lane, head_at in heads.items() if head_at <= horizon):
         look_again = True
         while look_again and rooms.left > 0:
             jobs, look_again = pick(session, lanes, rooms, horizon)
-            deliveries += _give(session, request.node, jobs, rooms)
+            deliveries += _give(session, request.node, jobs, rooms, changes)
             # A clock that was set back shuts keys whose strands stand open: they have to be marked, or they hide others.
             shut = rooms.found_shut()
             gates.mark(session, shut)
@@ -62,7 +64,8 @@ def claim(session: Session, request: ClaimRequest) -> Claimed:
             changed = changed or bool(jobs or shut)
     if changed:
         heads = _heads(session, rooms)
-    return Claimed(deliveries=tuple(deliveries), next_due=optional_instant(_next_due(session, heads, rooms)))
+    due = optional_instant(_next_due(session, heads, rooms))
+    return Claimed(deliveries=tuple(deliveries), next_due=due, changes=tuple(changes))
 
 
 def _heads(session: Session, rooms: Rooms) -> dict[Lane, int]:
@@ -79,8 +82,10 @@ def _by_priority(lanes: Iterator[Lane]) -> Iterator[list[Lane]]:
         yield groups[priority]
 
 
-def _give(session: Session, node: NodeId, picks: Sequence[Pick], rooms: Rooms) -> Iterator[Delivery]:
-    """Write the claim, and leave everything as true as it was before: heads, places, rates, marks."""
+def _give(
+    session: Session, node: NodeId, picks: Sequence[Pick], rooms: Rooms, changes: list[PhaseChange]
+) -> Iterator[Delivery]:
+    """Write the claim, and leave everything as true as it was before: heads, places, rates, marks, probes."""
     if not picks:
         return iter(())
     rows = {one.number: one.row for one in picks if one.row is not None}
@@ -92,7 +97,19 @@ def _give(session: Session, node: NodeId, picks: Sequence[Pick], rooms: Rooms) -
         _pass_gates(session, node, picks, rows, rooms)
     again = [number for number, row in rows.items() if row[_LEASE]]  # it has had a lease before
     traces = {number: kept for number, *kept in session.rows(_TRACES, (str(again),))} if again else {}
-    return (_delivery(node, one.lane, rows[one.number], traces.get(one.number)) for one in picks)
+    deliveries = (_delivery(node, one.lane, rows[one.number], traces.get(one.number)) for one in picks)
+    return (_through(session, one, rooms, changes) for one in deliveries) if rooms.has_trials else deliveries
+
+
+def _through(session: Session, delivery: Delivery, rooms: Rooms, changes: list[PhaseChange]) -> Delivery:
+    """Let a job through the breaker of its task, in its present term; of one that is not closed, it is the probe."""
+    job = delivery.claim.job
+    trial = rooms.trial(job.task)
+    if trial is None:
+        return delivery
+    if not trial.is_closed and (change := breakers.let_through(session, trial, job.id, job.lease)) is not None:
+        changes.append(change)
+    return replace(delivery, term=trial.kept.circuit.term)
 
 
 def _pass_gates(session: Session, node: NodeId, picks: Sequence[Pick], rows: dict[int, Row], rooms: Rooms) -> None:

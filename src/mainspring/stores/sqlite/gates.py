@@ -10,7 +10,6 @@ from mainspring.stores.sqlite.rows import Row, instant, optional_instant, option
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 
-_ALL: Final = statement("gates_all")
 _FIND: Final = statement("gate_find")
 _SET: Final = statement("gate_set")
 _DROP: Final = statement("gate_drop")
@@ -28,10 +27,9 @@ _OCCUPY_RUNNING: Final = {
 }
 
 
-def all_gates(session: Session) -> dict[tuple[Scope, str], tuple[Gate, datetime | None]]:
-    """Read every gate there is, with its account; those of a keyed one are kept by key."""
-    read = ((_gate(row), optional_instant(row[6])) for row in session.rows(_ALL))
-    return {(gate.scope, gate.name): (gate, spent_until) for gate, spent_until in read}
+def with_account(row: Row) -> tuple[Gate, datetime | None]:
+    """Read a gate and its account; those of a keyed one are kept by key."""
+    return _gate(row), optional_instant(row[6])
 
 
 def approach(session: Session, gate: Gate, spent_until: datetime | None) -> Passage:

@@ -40,6 +40,7 @@ class _Answer(NamedTuple):
     request: ClaimRequest
     claimed: Claimed
     rings: int
+    at: datetime
 
 
 class Nothing:
@@ -48,16 +49,18 @@ class Nothing:
     def __init__(self) -> None:
         self._answers: dict[tuple[NodeId, frozenset[Name]], _Answer] = {}
 
-    def remember(self, request: ClaimRequest, claimed: Claimed, rings: int) -> None:
+    def remember(self, request: ClaimRequest, claimed: Claimed, rings: int, at: datetime) -> None:
         if claimed.deliveries:
             self._answers.pop((request.node, request.tasks), None)
         else:
-            self._answers[request.node, request.tasks] = _Answer(request, claimed, rings)
+            self._answers[request.node, request.tasks] = _Answer(request, claimed, rings, at)
 
     def still(self, request: ClaimRequest, rings: int, now: datetime) -> Claimed | None:
         """Return the answer that this question had, if nothing can have changed since."""
         last = self._answers.get((request.node, request.tasks))
         if last is None or last.rings != rings or last.request != request:
+            return None
+        if now < last.at:  # the clock was set back, which a breaker that is open has to know
             return None
         due = last.claimed.next_due
         return last.claimed if due is None or due > now else None

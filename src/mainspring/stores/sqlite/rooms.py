@@ -1,19 +1,24 @@
-"""What a claim may give out: the node's room, pauses, and the gates of tasks, queues and keys."""
+"""What a claim may give out: the node's room, pauses, the gates of tasks, queues and keys, and the breakers of tasks."""
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final
 
-from mainspring.core.limits import Scope
-from mainspring.stores.passage import ENDLESS, Passage
+from mainspring.core.limits import Gate, Scope
+from mainspring.core.names import Name
+from mainspring.stores.passage import ENDLESS, Passage, Trial
 from mainspring.stores.records import ClaimRequest
-from mainspring.stores.sqlite import gates
+from mainspring.stores.sqlite import breakers, gates
 from mainspring.stores.sqlite.lanes import Lane
-from mainspring.stores.sqlite.rows import micros
+from mainspring.stores.sqlite.rows import instant, micros
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 
 _PAUSED: Final = statement("paused_queues")
+_RULES: Final = statement("rules_all")
+_GATE: Final = slice(1, 8)
+_BREAKER: Final = slice(1, None)
 
 
 class Rooms:
@@ -27,9 +32,20 @@ class Rooms:
         self._suspects = request.suspects
         self._taken: Counter[str] = Counter()
         self._paused = {queue for (queue,) in session.rows(_PAUSED)}
-        self._gates = gates.all_gates(session)
+        self._gates: dict[tuple[Scope, str], tuple[Gate, datetime | None]] = {}
+        self._trials: dict[Name, Trial] = {}
+        self._read(session)
         self._passages: dict[tuple[Scope, str, str], Passage] = {}
         self._shut: list[tuple[str, str]] = []
+
+    def _read(self, session: Session) -> None:
+        for row in session.rows(_RULES):
+            if row[0] == "gate":
+                gate, spent_until = gates.with_account(row[_GATE])
+                self._gates[gate.scope, gate.name] = gate, spent_until
+            else:
+                kept = breakers.kept_of(row[_BREAKER])
+                self._trials[kept.task] = Trial(kept, instant(session.now))
 
     @property
     def left(self) -> int:
@@ -50,7 +66,8 @@ class Rooms:
         room = min(room, self._request.room_in(lane.queue) - self._taken[lane.queue])
         for passage in self.passages(lane):
             room = min(room, passage.room)
-        return room
+        trial = self._trials.get(lane.task)
+        return room if trial is None else min(room, trial.room)
 
     def take(self, lane: Lane, key: str | None, jobs: int = 1) -> None:
         self._at_once -= jobs
@@ -62,6 +79,8 @@ class Rooms:
             passage.let_pass(jobs)
         if keyed := self.key_passage(lane, key):
             keyed.let_pass(jobs)
+        if trial := self._trials.get(lane.task):
+            trial.let_pass(jobs)
 
     def passages(self, lane: Lane) -> Iterator[Passage]:
         """The gates that all jobs of a lane have to pass."""
@@ -71,6 +90,14 @@ class Rooms:
             found = self._gates.get((scope, name))
             if found:
                 yield self._passages.get((scope, name, "")) or self._approach(gates.approach(self._session, *found))
+
+    @property
+    def has_trials(self) -> bool:
+        return bool(self._trials)
+
+    def trial(self, task: Name) -> Trial | None:
+        """The breaker that all jobs of a task have to pass, if there is one."""
+        return self._trials.get(task) if self._trials else None
 
     def key_passage(self, lane: Lane, key: str | None) -> Passage | None:
         """The gate that jobs of a lane with this key have to pass, if there is one."""
@@ -97,14 +124,17 @@ class Rooms:
         shut, self._shut = self._shut, []
         return shut
 
-    def passes_at(self, lane: Lane, instant: int) -> int | None:
+    def passes_at(self, lane: Lane, at: int) -> int | None:
         """When a job of this lane that is due then could pass; None if another has to leave first."""
-        for passage in self.passages(lane):
-            if passage.is_full:
+        barriers: list[Passage | Trial] = [*self.passages(lane)]
+        if trial := self.trial(lane.task):
+            barriers.append(trial)
+        for barrier in barriers:
+            if barrier.is_full:
                 return None
-            if passage.opens_at is not None:
-                instant = max(instant, micros(passage.opens_at))
-        return instant
+            if barrier.opens_at is not None:
+                at = max(at, micros(barrier.opens_at))
+        return at
 
     @property
     def touched(self) -> list[Passage]:

@@ -13,7 +13,7 @@ from mainspring.core.machine import Event, Fit
 from mainspring.core.outcome import Deferred, Raised, Snoozed, Succeeded
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.records import Settled, Settlement, Verdict
-from mainspring.stores.sqlite import delete, nodes, places, runs, strands, unique
+from mainspring.stores.sqlite import breakers, delete, nodes, places, runs, strands, unique
 from mainspring.stores.sqlite.rows import clean, error_text, job, job_id, micros, optional_micros
 from mainspring.stores.sqlite.rows import unique as unique_key
 from mainspring.stores.sqlite.session import Session
@@ -45,6 +45,8 @@ class Found(NamedTuple):
     enqueued_at: int
     key: str | None
     unique: UniqueKey | None
+    probes: bool
+    """It is, or was, the probe of its task's breaker."""
 
     @property
     def settled_lease(self) -> int:
@@ -56,7 +58,7 @@ def read(session: Session, stored_id: bytes) -> Found | None:
     row = session.row(_READ, (stored_id,))
     if row is None:
         return None
-    strand, holder, settled_by, started_at, enqueued_at, key, unique_text = row[18:]
+    strand, holder, settled_by, started_at, enqueued_at, key, unique_text, probes = row[18:]
     return Found(
         number=row[0],
         job=job(row, session.lane(row[2])),
@@ -67,19 +69,28 @@ def read(session: Session, stored_id: bytes) -> Found | None:
         enqueued_at=enqueued_at,
         key=key,
         unique=unique_key(unique_text),
+        probes=bool(probes),
     )
 
 
 def settle(session: Session, settlements: Sequence[Settlement]) -> list[Settled]:
-    """Write changes; one answer for each, in order."""
+    """Write changes; one answer for each, in order. What they say about breakers is written last, in that order too."""
+    probes: set[JobId] = set()
+    answers = _answers(session, settlements, probes)
+    return breakers.record(session, settlements, answers, probes)
+
+
+def _answers(session: Session, settlements: Sequence[Settlement], probes: set[JobId]) -> list[Settled]:
     living = Living(session)
     plain = _plain_successes(settlements, living)
     if not plain or not _succeed(session, [settlements[place] for place in plain]):
-        return [_settle(session, one, living) for one in settlements]
+        return [_settle(session, one, living, probes) for one in settlements]
     if len(plain) == len(settlements):
         return [_ACCEPTED] * len(plain)
     done = set(plain)
-    return [_ACCEPTED if place in done else _settle(session, one, living) for place, one in enumerate(settlements)]
+    return [
+        _ACCEPTED if place in done else _settle(session, one, living, probes) for place, one in enumerate(settlements)
+    ]
 
 
 class Living:
@@ -153,11 +164,13 @@ def _success(settlement: Settlement) -> tuple[object, ...]:
 # The long way.
 
 
-def _settle(session: Session, settlement: Settlement, living: Living) -> Settled:
+def _settle(session: Session, settlement: Settlement, living: Living, probes: set[JobId]) -> Settled:
     change = settlement.change
     found = read(session, change.before.id.bytes)
     if found is None:
         return _REFUSED
+    if found.probes:
+        probes.add(found.job.id)
     if change.node is not None:
         by = settlement.by or change.node
         if found.settled_lease == change.before.lease and found.settled_by == by:

@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 from uuid import UUID
 
 from mainspring.clock import Clock, SystemClock
+from mainspring.core.breaker import Breaker, Phase, PhaseChange
 from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
@@ -17,6 +18,8 @@ from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError, StoreClosed
 from mainspring.stores.records import (
     AttemptView,
+    BreakerPage,
+    BreakerView,
     Claimed,
     ClaimRequest,
     Enqueued,
@@ -43,7 +46,7 @@ from mainspring.stores.records import (
     Settled,
     Settlement,
 )
-from mainspring.stores.sqlite import inspect, locks, nodes, opened, operate, runs, schedules
+from mainspring.stores.sqlite import breakers, inspect, locks, nodes, opened, operate, runs, schedules
 from mainspring.stores.sqlite.answers import in_thread
 from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.gates import declare
@@ -118,7 +121,7 @@ class SqliteStore:
         await self._write(declare, gates)
 
     async def mend(self, limit: int) -> int:
-        return await self._write(mend, limit)
+        return await self._write(_mend, limit)
 
     async def prune(self, limit: int) -> int:
         return await self._write(prune, limit)
@@ -141,6 +144,30 @@ class SqliteStore:
 
     async def runs(self, which: RunFilter, *, limit: int = 100, after: UUID | None = None) -> RunPage:
         return await self._read(runs.list_runs, which, limit, after)
+
+    # Breakers
+
+    async def declare_breakers(self, rules: Mapping[Name, Breaker | None]) -> None:
+        await self._write(breakers.declare, rules)
+
+    async def breakers(self, tasks: Sequence[Name]) -> tuple[BreakerView, ...]:
+        return await self._read(breakers.views, tasks)
+
+    async def list_breakers(self, *, limit: int = 100, after: str | None = None) -> BreakerPage:
+        return await self._read(breakers.page, limit, after)
+
+    async def force_breaker(
+        self, task: Name, phase: Phase, *, term: int | None = None, by: str = "", reason: str = ""
+    ) -> PhaseChange | None:
+        return await self._write(breakers.operate, task, phase, term=term, by=by, reason=reason)
+
+    async def reset_breaker(
+        self, task: Name, *, term: int | None = None, by: str = "", reason: str = ""
+    ) -> PhaseChange | None:
+        return await self._write(breakers.operate, task, None, term=term, by=by, reason=reason)
+
+    async def breaker_changes(self, task: Name, *, limit: int = 100) -> tuple[PhaseChange, ...]:
+        return await self._read(breakers.changes, task, limit)
 
     # Nodes
 
@@ -312,3 +339,8 @@ class SqliteStore:
 
     async def _read(self, look: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._file.reader.read(lambda session: look(session, *args, **kwargs))
+
+
+def _mend(session: Session, limit: int) -> int:
+    mended = mend(session, limit)
+    return mended + breakers.mend(session, limit - mended)

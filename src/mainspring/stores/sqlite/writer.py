@@ -116,7 +116,7 @@ class Writer:
 
         def verb(session: Session) -> Claimed:
             claimed = claim(session, request)
-            self._nothing.remember(request, claimed, self._counted(session).count())
+            self._nothing.remember(request, claimed, self._counted(session).count(), self._settings.clock.now())
             return claimed
 
         def alone(session: Session) -> Claimed | None:

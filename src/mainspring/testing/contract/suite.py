@@ -1,6 +1,7 @@
 """The parts of the suite, put together."""
 
 from mainspring.testing.contract.verbs.attempts import AttemptsContract
+from mainspring.testing.contract.verbs.breakers import BreakersContract
 from mainspring.testing.contract.verbs.claim import ClaimContract
 from mainspring.testing.contract.verbs.cost import CostContract
 from mainspring.testing.contract.verbs.due import DueContract
@@ -40,6 +41,7 @@ class StoreContract(
     GatesContract,
     PlacesContract,
     RatesContract,
+    BreakersContract,
     SettleContract,
     AttemptsContract,
     FencingContract,

@@ -1,4 +1,5 @@
--- The rules of all claims, and their version, as one moment sees them. Reads all gates and pauses, of which there are few.
+-- The rules of all claims, and their version, as one moment sees them. Reads all gates, pauses and breakers, of which there
+-- are few.
 SELECT
     version, ARRAY(SELECT queue FROM mainspring.pauses ORDER BY queue),
     ARRAY(SELECT scope FROM mainspring.gates ORDER BY scope, name),
@@ -6,5 +7,14 @@ SELECT
     ARRAY(SELECT concurrency FROM mainspring.gates ORDER BY scope, name),
     ARRAY(SELECT rate_count FROM mainspring.gates ORDER BY scope, name),
     ARRAY(SELECT rate_period FROM mainspring.gates ORDER BY scope, name),
-    ARRAY(SELECT rate_burst FROM mainspring.gates ORDER BY scope, name)
+    ARRAY(SELECT rate_burst FROM mainspring.gates ORDER BY scope, name),
+    ARRAY(SELECT task FROM mainspring.breakers WHERE threshold IS NOT NULL ORDER BY task),
+    ARRAY(SELECT threshold FROM mainspring.breakers WHERE threshold IS NOT NULL ORDER BY task),
+    ARRAY(SELECT cooldown FROM mainspring.breakers WHERE threshold IS NOT NULL ORDER BY task),
+    ARRAY(SELECT phase FROM mainspring.breakers WHERE threshold IS NOT NULL ORDER BY task),
+    ARRAY(SELECT term FROM mainspring.breakers WHERE threshold IS NOT NULL ORDER BY task),
+    ARRAY(SELECT opened_at FROM mainspring.breakers WHERE threshold IS NOT NULL ORDER BY task),
+    ARRAY(SELECT probe_job FROM mainspring.breakers WHERE threshold IS NOT NULL ORDER BY task),
+    ARRAY(SELECT probe_lease FROM mainspring.breakers WHERE threshold IS NOT NULL ORDER BY task),
+    ARRAY(SELECT forced FROM mainspring.breakers WHERE threshold IS NOT NULL ORDER BY task)
 FROM mainspring.rules

@@ -10,6 +10,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
+from mainspring.core.breaker import Breaker, Phase
 from mainspring.core.job import State
 from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.names import Name
@@ -20,7 +21,7 @@ from mainspring.stores.records import NewJob
 from mainspring.testing.contract import plans
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.world import DAY, HOUR, RESIZE, SEND, Member, World
+from mainspring.testing.contract.world import DAY, FATAL, HOUR, RESIZE, SEND, Member, World
 
 MANY = 20_000
 ROUNDS = 30
@@ -52,6 +53,26 @@ class CostContract(Contract):
         (delivery,) = await world.claim(node)
         assert delivery.claim.job.id == free
         await world.end(delivery.claim, Succeeded())
+
+        crowded = await cost(world, node)
+        assert crowded < FACTOR * alone, (crowded, alone)
+
+    @obligation("claim", 10)
+    @obligation("claim", 11)
+    @pytest.mark.parametrize("phase", [Phase.OPEN, Phase.HALF_OPEN])
+    async def test_what_a_breaker_holds_back_in_front_costs_nothing(self, world: World, phase: Phase) -> None:
+        node = await world.node()
+        alone = await cost(world, node)
+        await world.store.declare_breakers({RESIZE: Breaker(threshold=1, cooldown=HOUR)})
+        await world.enqueue(RESIZE, priority=100)
+        (delivery,) = await world.claim(node)
+        await world.store.settle([replace(world.settlement(delivery.claim, FATAL), term=delivery.term)])
+        await world.enqueue_all(world.new(RESIZE, key="a", priority=100) for _ in range(5 * MANY))
+        if phase is Phase.HALF_OPEN:
+            world.clock.advance(HOUR)
+            assert (await world.claim_one(node)).job.task == RESIZE
+        (view,) = await world.store.breakers([RESIZE])
+        assert view.circuit.phase is phase
 
         crowded = await cost(world, node)
         assert crowded < FACTOR * alone, (crowded, alone)

@@ -187,7 +187,7 @@ class EndsContract(Contract):
         assert heard.revision > there.revision
         assert (await world.store.due(9)).looks == ()
 
-    @obligation("settle", 9)
+    @obligation("settle", 11)
     @obligation("release", 2)
     @every_letting_go
     async def test_a_run_stays_open_while_a_body_of_its_job_goes_on(self, world: World, letting_go: str) -> None:
@@ -214,7 +214,7 @@ class EndsContract(Contract):
         assert look.schedule.revision > there.revision
         assert (look.schedule, look.open) == (expected, ())
 
-    @obligation("settle", 9)
+    @obligation("settle", 11)
     async def test_a_run_stays_open_while_a_body_of_an_earlier_attempt_goes_on(self, world: World) -> None:
         node = await world.node()
         run = await plans.written_run(world, await plans.add(world), waits=True)
@@ -231,7 +231,7 @@ class EndsContract(Contract):
         assert not (await plans.run_of(world, run.id)).is_open
         assert not (await plans.schedule(world)).waits
 
-    @obligation("settle", 9)
+    @obligation("settle", 11)
     async def test_the_retry_of_a_job_with_a_body_that_goes_on_opens_its_run_for_the_next(self, world: World) -> None:
         node = await world.node()
         run = await plans.written_run(world, await plans.add(world), waits=True)

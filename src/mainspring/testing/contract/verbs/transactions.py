@@ -4,11 +4,14 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
+from mainspring.core.breaker import Breaker, Phase
 from mainspring.core.job import State
 from mainspring.core.outcome import Snoozed, Succeeded
 from mainspring.core.unique import OnConflict, UniqueKey
@@ -20,7 +23,7 @@ from mainspring.testing.contract.harness import TransactionsHarness
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
 from mainspring.testing.contract.verbs.wake import Bell, heard, quiet
-from mainspring.testing.contract.world import SECOND, World
+from mainspring.testing.contract.world import FATAL, SECOND, SEND, World
 
 LONG: Final = timedelta(seconds=30)
 SHORT: Final = timedelta(milliseconds=100)
@@ -270,6 +273,39 @@ class TransactionsContract(Contract):
         assert (view.job.state, view.result) == (State.SUCCEEDED, b"1")
         assert await harness.numbers() == [1]
         assert (await world.settle(claim, Succeeded())).verdict is Verdict.REPEATED
+
+    @obligation("settle", 9)
+    @obligation("settle_in")
+    @obligation("settle_in_sync")
+    @pytest.mark.parametrize("way", ["own", "awaited", "blocking"])
+    async def test_the_breaker_of_a_task_is_moved_with_the_users_writes_or_not_at_all(
+        self, harness: TransactionsHarness, world: World, way: str
+    ) -> None:
+        node = await world.node()
+        await world.store.declare_breakers({SEND: Breaker(threshold=1)})
+        await world.enqueue_all(world.new() for _ in range(4))
+        (first,) = await world.claim(node)
+        await world.store.settle([replace(world.settlement(first.claim, FATAL), term=first.term)])
+        world.clock.advance(SECOND * 30)
+        (probe,) = await world.claim(node)
+        settlement = replace(world.settlement(probe.claim, Succeeded(b"1")), term=probe.term)
+
+        for last in (False, True):
+            if way == "own":
+                with nullcontext() if last else pytest.raises(Mistake):
+                    async with transactions(world).transaction(limit=LONG) as own:
+                        settled = await own.settle(settlement)
+                        if not last:
+                            raise Mistake
+            else:
+                tx = await harness.begin(blocking=way == "blocking")
+                settled = await settle_in(world, tx.handle, settlement, blocking=way == "blocking")
+                await (tx.commit() if last else tx.rollback())
+            assert settled.changed is not None
+            (view,) = await world.store.breakers([SEND])
+            assert view.circuit.phase is (Phase.CLOSED if last else Phase.HALF_OPEN)
+            assert len(await world.store.breaker_changes(SEND)) == (3 if last else 2)
+        assert len(await world.claim(node, room=9)) == 2
 
     @obligation("settle", 8)
     @obligation("settle_in")
