@@ -13,6 +13,7 @@ COMMANDS: Final = {
     "jobs": Later("mainspring.cli.jobs:jobs", "List, show, retry, cancel, delete and enqueue jobs."),
     "schedules": Later("mainspring.cli.schedules:schedules", "List, add, pause, run, backfill and remove schedules."),
     "queues": Later("mainspring.cli.queues:queues", "List, pause and resume queues."),
+    "breakers": Later("mainspring.cli.breakers:breakers", "List, open, close and reset the breakers of tasks."),
     "nodes": Later("mainspring.cli.nodes:nodes", "List nodes and give them orders."),
     "migrate": Later("mainspring.cli.migrate:migrate", "Bring a store's tables up to this version."),
     "doctor": Later("mainspring.cli.doctor.command:doctor", "Look for what is wrong here, and say what to do."),

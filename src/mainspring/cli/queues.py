@@ -1,7 +1,5 @@
 """`mainspring queues`: the lines that jobs wait in."""
 
-import getpass
-import platform
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,7 +9,7 @@ from mainspring.app import Mainspring
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago
+from mainspring.cli.words import ago, me
 from mainspring.stores.records import Pause
 
 COLUMNS: Final = (
@@ -57,7 +55,7 @@ async def list_queues(app: Mainspring, *, as_json: bool) -> None:
 async def pause(app: Mainspring, *, names: Sequence[str], reason: str, as_json: bool) -> None:
     """Let nothing more be claimed from queues; what runs goes on."""
     for name in names:
-        changed = await app.store.pause(name, by=_me(), reason=reason)
+        changed = await app.store.pause(name, by=me(), reason=reason)
         _tell(name, changed=changed, paused=True, as_json=as_json)
 
 
@@ -86,10 +84,3 @@ def _why(app: Mainspring, pause: Pause | None) -> str:
         return ""
     since = f"since {ago(pause.at, app.store.now())}".removesuffix(" ago")
     return f"{since}, by {pause.by or 'someone'}" + (f": {pause.reason}" if pause.reason else "")
-
-
-def _me() -> str:
-    try:
-        return f"{getpass.getuser()}@{platform.node()}"
-    except (KeyError, OSError):  # a user id without a name, as in many containers
-        return platform.node()

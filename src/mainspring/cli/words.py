@@ -1,5 +1,7 @@
 """Times and lengths as people say them."""
 
+import getpass
+import platform
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -42,3 +44,11 @@ def size(number: float) -> str:
             return f"{number:.0f} {unit}" if unit in {"bytes", "kB"} else f"{number:.1f} {unit}"
         number /= 1000
     return f"{number:.1f} TB"
+
+
+def me() -> str:
+    """Name whoever types: user and machine."""
+    try:
+        return f"{getpass.getuser()}@{platform.node()}"
+    except (KeyError, OSError):  # a user id without a name, as in many containers
+        return platform.node()

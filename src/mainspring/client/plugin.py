@@ -128,6 +128,7 @@ class Plugin:
             **options,
             "name": str(self._name(options.get("name") or _local(function))),
             "queue": self.id,
+            "breaker": True if options.get("breaker") is None else options["breaker"],
         }
         if aliases := options.get("aliases"):
             adapted["aliases"] = [str(self._name(alias)) for alias in read_texts(aliases)]

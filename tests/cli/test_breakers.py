@@ -1,0 +1,60 @@
+"""`mainspring breakers`: what a person sees of them, and does to them."""
+
+import asyncio
+
+import pytest
+
+from mainspring.core.breaker import Breaker
+from mainspring.core.names import Name
+from tests.cli.conftest import Shop, cli
+
+
+@pytest.fixture
+def guarded(shop: Shop) -> Shop:
+    """A shop whose task `mail` has a breaker."""
+    app = shop.app()
+    rules = {Name("", "mail"): Breaker(threshold=3, cooldown="1m")}
+
+    async def declare() -> None:
+        async with app:
+            await app.store.declare_breakers(rules)
+
+    asyncio.run(declare())
+    return shop
+
+
+def test_without_breakers_there_is_a_word_on_how_to_have_one(shop: Shop) -> None:
+    cli("migrate", "--url", shop.url)
+    assert "breaker=True" in cli("breakers", "list", "--url", shop.url).output
+    assert shop.lines("breakers", "list") == []
+
+
+def test_a_breaker_is_opened_closed_and_reset_by_hand(guarded: Shop) -> None:
+    (closed,) = guarded.lines("breakers", "list")
+    assert (closed["task"], closed["circuit"]["phase"]) == ("mail", "closed")
+    done = cli("breakers", "open", "mail", "--reason", "they are down", "--url", guarded.url)
+    assert done.output == "the breaker of mail is open until it is reset\n"
+    listed = cli("breakers", "list", "--url", guarded.url).output
+    assert "mail  open, forced" in listed
+    assert listed.rstrip().endswith(": they are down")
+    (change,) = guarded.lines("breakers", "close", "mail")
+    assert (change["source"], change["target"]) == ("open", "closed")
+    assert "@" in change["by"]
+    assert "closed, forced" in cli("breakers", "list", "--url", guarded.url).output
+    assert cli("breakers", "reset", "mail", "--url", guarded.url).output.startswith("the breaker of mail is closed")
+    (story,) = guarded.lines("breakers", "show", "mail")
+    assert [(one["source"], one["target"]) for one in story["changes"]] == [
+        ("closed", "closed"),
+        ("open", "closed"),
+        ("closed", "open"),
+    ]
+    shown = cli("breakers", "show", "mail", "--url", guarded.url).output
+    assert "opens after 3 failures in a row" in shown
+    assert "they are down" in shown
+
+
+@pytest.mark.parametrize("command", ["show", "open", "close", "reset"])
+def test_a_breaker_that_is_not_there_is_told_with_the_nearest(guarded: Shop, command: str) -> None:
+    done = cli("breakers", command, "mial", "--url", guarded.url)
+    assert done.exit_code == 1
+    assert "mail" in done.output
