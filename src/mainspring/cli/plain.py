@@ -15,6 +15,7 @@ from uuid import UUID
 import click
 import msgspec
 
+from mainspring.core.breaker import Breaker
 from mainspring.core.names import Name
 from mainspring.stores.records import JobView, NodeView
 
@@ -46,6 +47,8 @@ def plain(value: object) -> object:
             return unfolded(value)
         case msgspec.Struct():
             return _fields(value)
+        case Breaker():
+            return {"threshold": value.threshold, "cooldown": plain(value.cooldown)}
         case Mapping():
             return {str(key): plain(one) for key, one in value.items()}
         case frozenset() | set():
