@@ -1,7 +1,7 @@
 """What a store needs to know of an app in order to take over schedules that another program has left behind."""
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -21,8 +21,16 @@ class Adoptable(Struct, frozen=True, kw_only=True):
     """Why there is no template."""
 
 
-Tasks: TypeAlias = Callable[[], Mapping[Name, Adoptable]]
-"""Returns the tasks of an app, by name and alias; asked again and again, because an app may learn of more."""
+class Tasks(Protocol):
+    """The tasks of an app. Asked again and again, because an app may learn of more."""
+
+    def names(self) -> frozenset[Name]:
+        """Name them, aliases included."""
+        ...
+
+    def adoptable(self) -> Mapping[Name, Adoptable]:
+        """Return what is to be known of each, by all of its names."""
+        ...
 
 
 @runtime_checkable

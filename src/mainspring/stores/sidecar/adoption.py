@@ -46,12 +46,12 @@ class Adoption:
 
     def is_due(self, tasks: Tasks | None) -> bool:
         """Say whether something is left that these tasks have not been held against yet."""
-        return tasks is not None and bool(self._document.kept) and frozenset(tasks()) != self._tried
+        return tasks is not None and bool(self._document.kept) and tasks.names() != self._tried
 
     def adopt(self, tasks: Tasks, now: datetime) -> list[Schedule]:
         """Take over what these tasks can stand for, into tables and document."""
         adopted = []
-        for number, _, found in self._judged(tasks(), now):
+        for number, _, found in self._judged(tasks.adoptable(), now):
             if isinstance(found, Found):
                 name = str(found.schedule.name)
                 self._tables.plans.put(Kept.of(found.schedule))
@@ -63,7 +63,7 @@ class Adoption:
 
     def tell(self, tasks: Tasks, adopted: Iterable[Schedule], now: datetime) -> None:
         """Log what was taken over, and what was not; called once that is on the disk."""
-        self._tried = frozenset(tasks())
+        self._tried = tasks.names()
         for schedule in adopted:
             _logger.info(
                 "%s: schedule %s was taken over; it is due at %s", self._store, schedule.name, schedule.next_at
@@ -75,7 +75,7 @@ class Adoption:
 
     def unread(self, tasks: Tasks | None, now: datetime) -> tuple[Unread, ...]:
         """List what is kept in the document and does nothing, with the reason."""
-        judged = self._judged(tasks() if tasks else {}, now)
+        judged = self._judged(tasks.adoptable() if tasks else {}, now)
         return tuple(Unread(row.decode(), str(found)) for _, row, found in judged if not isinstance(found, Found))
 
     def _judged(self, known: Mapping[Name, Adoptable], now: datetime) -> Iterator[tuple[int, bytes, "Found | str"]]:

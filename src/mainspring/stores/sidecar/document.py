@@ -27,7 +27,7 @@ from mainspring.stores.sidecar.form import (
     QueueEntry,
     RunEntry,
     ScheduleEntry,
-    encode,
+    entry,
     written,
 )
 from mainspring.stores.sidecar.journal import Journal
@@ -71,12 +71,12 @@ class Document:
     def load(self, content: Content, now: datetime) -> None:
         """Take over a document that was read, and fill the tables from it."""
         tables = self._tables
-        self._horizons = {entry.name: entry.known_since for entry in content.horizons}
+        self._horizons = {one.name: one.known_since for one in content.horizons}
         self.known_since = dict(self._horizons)
-        for entry in content.schedules:
-            tables.plans.put(_informed(entry.kept(), self._horizons.get(entry.name)))
-            if entry.consecutive_failures:
-                tables.plans.failures[entry.name] = entry.consecutive_failures
+        for schedule in content.schedules:
+            tables.plans.put(_informed(schedule.kept(), self._horizons.get(schedule.name)))
+            if schedule.consecutive_failures:
+                tables.plans.failures[schedule.name] = schedule.consecutive_failures
         for run in content.runs:
             tables.plans.runs.put(run.run(), run.keep_until)
         for key in content.keys:
@@ -86,7 +86,7 @@ class Document:
         for job in content.jobs:
             tables.restore(job.view(), now)
         tables.paused.update({queue.name: queue.paused for queue in content.queues})
-        self._sections["horizons"] = {entry.name: encode(entry) for entry in content.horizons}
+        self._sections["horizons"] = {one.name: entry(one) for one in content.horizons}
         self._sections["kept"] = {number: bytes(raw) for number, raw in enumerate(content.kept)}
         self.follow()
         self.keep()
@@ -98,19 +98,19 @@ class Document:
         tables.plans.forget_removed()
         for name in tables.plans.were:
             kept = tables.plans.kept.get(name)
-            entry = ScheduleEntry.of(kept, tables.plans.failures.get(name, 0)) if kept else None
-            self._write("schedules", name, entry)
+            failures = tables.plans.failures.get(name, 0)
+            self._write("schedules", name, ScheduleEntry.of(kept, failures) if kept else None)
         for id_, was in tables.plans.runs.were.items():
             self._follow_run(id_, was[0] if was else None)
         for job in tables.rows_were:
             row = tables.rows.get(job)
-            is_open = row is not None and row.job.state not in FINISHED
+            is_open = row is not None and row.job.of_schedule and row.job.state not in FINISHED
             self._write("jobs", job, JobEntry.of(replace(row.view, progress=None)) if row and is_open else None)
         for task, key in tables.uniques.were:
             hold = tables.uniques.period((task, key))
             until = hold and hold.taken_until
-            entry_of_key = KeyEntry(task=task, key=key, job=hold.job, taken_until=until) if hold and until else None
-            self._write("keys", (task, key), entry_of_key)
+            held = KeyEntry(task=task, key=key, job=hold.job, taken_until=until) if hold and until else None
+            self._write("keys", (task, key), held)
         for queue in {*self._sections["queues"], *tables.paused}:
             pause = tables.paused.get(str(queue))
             self._write("queues", queue, QueueEntry(name=str(queue), paused=pause) if pause else None)
@@ -167,8 +167,8 @@ class Document:
             self._set(self._horizons, name, None)
             self._write("horizons", name, None)
 
-    def _write(self, section: str, key: Hashable, entry: Struct | None) -> None:
-        self._set(self._sections[section], key, None if entry is None else encode(entry))
+    def _write(self, section: str, key: Hashable, value: Struct | None) -> None:
+        self._set(self._sections[section], key, None if value is None else entry(value))
 
     def _set(self, mapping: dict[K, V], key: K, value: V | None) -> None:
         """Put something in, or take it out, and remember how it was."""

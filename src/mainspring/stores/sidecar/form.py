@@ -143,8 +143,11 @@ def read(store: str, data: bytes) -> Content:
     """Read a document, ours or one of uni's. What is neither raises `SchemaError`."""
     if not data:
         return Content()
+    version = _version(store, data)
+    if version is not None and version > VERSION:
+        raise SchemaError(store, f"it has version {version}, and this release knows up to {VERSION}; use a newer one")
     try:
-        if _version(store, data) is None:
+        if version is None:
             return Content(kept=_rows(data))
         content = _decode_ours(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -164,6 +167,26 @@ def written(sections: dict[str, list[bytes]], written_by: str) -> bytes:
     return b",\n".join(parts) + b"\n}\n"
 
 
+def entry(value: Struct) -> bytes:
+    """Write an entry. Text that has no encoding, as in the error of a strange file name, is written as it is shown."""
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        return encode(_shown(msgspec.to_builtins(value)))
+
+
+def _shown(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_shown(name): _shown(inner) for name, inner in value.items()}
+        case list():
+            return [_shown(inner) for inner in value]
+        case _:
+            return value
+
+
 def _version(store: str, data: bytes) -> int | None:
     """Say which version of our form a document has; None for one of uni's."""
     try:
@@ -174,9 +197,7 @@ def _version(store: str, data: bytes) -> int | None:
         version = _decode_version(parts["version"]) if "version" in parts else None
     except (msgspec.DecodeError, RecursionError) as error:
         raise SchemaError(store, f"it cannot be read, and was left as it is: {error}") from error
-    if version is not None and version > VERSION:
-        raise SchemaError(store, f"it has version {version}, and this release knows up to {VERSION}; use a newer one")
-    is_ours = version is not None and "schedules" in parts
+    is_ours = version is not None and version > 0 and ("schedules" in parts or version > VERSION)
     is_unis = version is None and ("jobs" in parts) != ("rows" in parts)
     if not is_ours and not is_unis:
         raise SchemaError(store, "it is JSON, but no document of schedules that is known; it was left as it is")
