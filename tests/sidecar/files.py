@@ -3,7 +3,7 @@
 import os
 import random
 from collections.abc import Callable
-from errno import ENOENT, EIO
+from errno import EIO, ENOENT
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,15 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing is done after it."""
 
 
-class FaultyFiles(SystemFiles):
+class UnsyncedFiles(SystemFiles):
+    """Leaves it to the system when to write: for tests of which none cuts the power, and which write very often."""
+
+    def sync(self, file: int) -> None: ...
+
+    def sync_folder(self, path: Path) -> None: ...
+
+
+class FaultyFiles(UnsyncedFiles):
     """Counts system calls, and fails at some of them or ends at one. A write may be cut short first, as by a full disk."""
 
     def __init__(self) -> None:

@@ -27,9 +27,7 @@ class FromMoves(SidecarStore):
     async def _move_of(self, new: Sequence[NewJob]) -> Move:
         looked = await self.look([BY_HAND])
         before = looked.looks[0].schedule if looked.looks else None
-        template = Template(
-            task=new[0].task, payload=b"{}", backoff=new[0].backoff, max_attempts=new[0].max_attempts
-        )
+        template = Template(task=new[0].task, payload=b"{}", backoff=new[0].backoff, max_attempts=new[0].max_attempts)
         first = create(BY_HAND, Plan(rule=Manual(), template=template), looked.now).after
         after = replace(before, revision=before.revision + 1) if before else first
         runs = [Run(id=one.id, schedule=BY_HAND, decided_at=looked.now, origin=Origin.MANUAL) for one in new]

@@ -7,11 +7,12 @@ from pathlib import Path
 from mainspring.core.job import FINISHED
 from mainspring.stores.records import JobFilter, RunFilter
 from mainspring.stores.sidecar import SidecarStore
-from mainspring.stores.sidecar.file import Files, SystemFiles
+from mainspring.stores.sidecar.file import Files
 from mainspring.testing.contract import SettableClock
 from mainspring.testing.contract.world import World
+from tests.sidecar.files import UnsyncedFiles
 
-SYSTEM = SystemFiles()
+UNSYNCED = UnsyncedFiles()
 
 
 class Place:
@@ -23,7 +24,7 @@ class Place:
         self.path = SidecarStore(folder).path
         self._world = World(self, self.clock)  # one for all: no id is made twice
 
-    async def open(self, files: Files = SYSTEM) -> SidecarStore:
+    async def open(self, files: Files = UNSYNCED) -> SidecarStore:
         store = SidecarStore(self.folder, clock=self.clock, files=files)
         await store.open()
         return store
@@ -32,7 +33,7 @@ class Place:
         """Nothing to do: whoever opens a store here closes it."""
 
     @asynccontextmanager
-    async def world(self, files: Files = SYSTEM) -> AsyncIterator[World]:
+    async def world(self, files: Files = UNSYNCED) -> AsyncIterator[World]:
         """Open the store for a while, as a process does that comes and goes."""
         store = self._world.store = await self.open(files)
         try:

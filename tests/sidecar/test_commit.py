@@ -12,7 +12,7 @@ from mainspring.core.schedule import run_now
 from mainspring.errors import StoreClosed, StoreError, StoreUnavailable
 from mainspring.stores.records import LogLine, Note, Progress
 from mainspring.testing.contract import plans
-from mainspring.testing.contract.world import World
+from mainspring.testing.contract.world import HOUR, World
 from tests.sidecar.files import FaultyFiles
 from tests.sidecar.opened import Place
 
@@ -79,7 +79,8 @@ async def test_nobody_sees_what_is_not_on_the_disk_yet(place: Place) -> None:
         looked = asyncio.ensure_future(plans.look_at(world))
         claimed = asyncio.ensure_future(world.claim(node))
         await asyncio.sleep(0)
-        assert not (moved.done() or looked.done() or claimed.done() or rings)
+        assert not any(one.done() for one in (moved, looked, claimed))
+        assert not rings
         files.gate.set()
 
         await moved
@@ -129,9 +130,11 @@ async def test_what_changes_nothing_costs_no_write(place: Place) -> None:
         assert not await plans.accepted(world, run_now(stale, world.now, world.id))
         note = Note(job=claim.job.id, lease=claim.job.lease, node=node.id, progress=Progress(50.0))
         line = LogLine(world.now, "INFO", "half way")
-        assert await world.store.note([note, Note(job=claim.job.id, lease=1, node=node.id, lines=(line,))]) == (True,) * 2
+        assert (
+            await world.store.note([note, Note(job=claim.job.id, lease=1, node=node.id, lines=(line,))]) == (True,) * 2
+        )
         await world.store.prune(10)
-        await world.store.acquire("lock", "me", plans.HOUR)
+        await world.store.acquire("lock", "me", HOUR)
         assert files.calls == []
 
 
@@ -150,7 +153,9 @@ async def test_what_an_attempt_saves_outlives_the_process(place: Place) -> None:
 async def test_an_enqueue_is_refused_with_what_to_do_instead(place: Place) -> None:
     async with place.world() as world:
         for verb in (world.store.enqueue, lambda new: world.store.enqueue_in(object(), new)):  # type: ignore[attr-defined]  # a role of its own
-            with pytest.raises(StoreError, match=r"keeps no jobs but those of schedules.*Manual\(\).*sqlite:///jobs\.db"):
+            with pytest.raises(
+                StoreError, match=r"keeps no jobs but those of schedules.*Manual\(\).*sqlite:///jobs\.db"
+            ):
                 await verb([world.new()])
     with pytest.raises(StoreClosed):
         await world.store.enqueue([world.new()])
@@ -158,10 +163,10 @@ async def test_an_enqueue_is_refused_with_what_to_do_instead(place: Place) -> No
 
 async def test_terms_of_locks_do_not_fall_when_the_process_begins_anew(place: Place) -> None:
     async with place.world() as world:
-        first = await world.store.acquire("lock", "me", plans.HOUR)
+        first = await world.store.acquire("lock", "me", HOUR)
     place.clock.advance(1)
     async with place.world() as world:
-        second = await world.store.acquire("lock", "you", plans.HOUR)
+        second = await world.store.acquire("lock", "you", HOUR)
 
     assert first
     assert second

@@ -6,13 +6,14 @@ that nobody keeps, which goes the same way through memory, journal and thread.
 
 from errno import ENOSPC
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from mainspring.stores.port import Store
 from mainspring.stores.sidecar import SidecarStore
 from mainspring.testing.contract import Harness, LastingContract, LastingHarness, SettableClock, StoreContract
-from tests.sidecar.files import FaultyFiles
+from tests.sidecar.files import FaultyFiles, UnsyncedFiles
 from tests.sidecar.from_moves import FromMoves, WithJobsOfNobodys
 
 
@@ -66,7 +67,7 @@ class SidecarLastingHarness(SidecarHarness):
 class Excused:
     """Leaves out what a part of the suite asks that has no meaning here, and says why."""
 
-    excused: dict[str, str]
+    excused: ClassVar[dict[str, str]]
 
     @pytest.fixture(autouse=True)
     def excuse(self, request: pytest.FixtureRequest) -> None:
@@ -78,7 +79,7 @@ class Excused:
 
 
 class TestWithJobsFromMoves(Excused, StoreContract):
-    excused = dict.fromkeys(
+    excused: ClassVar = dict.fromkeys(
         (
             # These enqueue with unique keys, and a move has no answer that says which job has one.
             "test_a_store_that_has_raised_can_be_used_again",
@@ -93,23 +94,23 @@ class TestWithJobsFromMoves(Excused, StoreContract):
             "test_a_job_knows_whether_a_schedule_made_it",
         ),
         "done with jobs of nobody's, below",
-    ) | {part: "it is about enqueue, which this store refuses" for part in ("EnqueueContract", "UniqueContract")}
+    ) | dict.fromkeys(("EnqueueContract", "UniqueContract"), "it is about enqueue, which this store refuses")
 
     @pytest.fixture
     def harness(self, tmp_path: Path, clock: SettableClock) -> Harness:
-        return SidecarHarness(FromMoves(tmp_path, clock=clock))
+        return SidecarHarness(FromMoves(tmp_path, clock=clock, files=UnsyncedFiles()))
 
 
 class TestWithJobsOfNobodys(Excused, StoreContract):
-    excused = {"test_a_committed_job_outlives_a_crash": "jobs of nobody's do not"}
+    excused: ClassVar = {"test_a_committed_job_outlives_a_crash": "jobs of nobody's do not"}
 
     @pytest.fixture
     def harness(self, tmp_path: Path, clock: SettableClock) -> Harness:
-        return SidecarHarness(WithJobsOfNobodys(tmp_path, clock=clock))
+        return SidecarHarness(WithJobsOfNobodys(tmp_path, clock=clock, files=UnsyncedFiles()))
 
 
 class TestSidecarLasts(Excused, LastingContract):
-    excused = {
+    excused: ClassVar = {
         "test_many_may_open_a_new_store_at_once": "one process at a time",
         "test_what_was_committed_is_there_after_all_were_closed": "no node outlives its process here",
     }

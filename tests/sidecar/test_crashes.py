@@ -155,7 +155,12 @@ class Crashes(RuleBasedStateMachine):
         due = self.loop.run_until_complete(self.model.due(100))
         self.move([core.decide(one.schedule, due.now, self.id, busy=bool(one.open)) for one in due.looks], crash)
 
-    @rule(name=st.sampled_from(NAMES), what=st.sampled_from(["pause", "resume", "remove", "run", "new"]), crash=crashes, spec=specs)
+    @rule(
+        name=st.sampled_from(NAMES),
+        what=st.sampled_from(["pause", "resume", "remove", "run", "new"]),
+        crash=crashes,
+        spec=specs,
+    )
     def step(self, name: Name, what: str, crash: int | None, spec: PlanSpec) -> None:
         there = [look.schedule for look in self.looks() if look.schedule.name == name]
         now = self.clock.now()
@@ -171,6 +176,8 @@ class Crashes(RuleBasedStateMachine):
                     self.move([core.run_now(one, now, self.id)], crash)
                 case "new", []:
                     self.move([core.create(name, spec.plan, now)], crash)
+                case _:
+                    pass
         except ScheduleError:
             pass  # no such step from here
 
@@ -185,9 +192,7 @@ class Crashes(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 9), outcome=st.sampled_from(OUTCOMES), crash=crashes)
     def end(self, pick: int, outcome: Outcome, crash: int | None) -> None:
-        running = [
-            view for view in self.open_jobs() if view.job.state not in WAITING and view.node == self.node
-        ]
+        running = [view for view in self.open_jobs() if view.job.state not in WAITING and view.node == self.node]
         if running:
             view = running[pick % len(running)]
             claim = Claim(job=view.job, node=self.node)  # type: ignore[arg-type]  # as above

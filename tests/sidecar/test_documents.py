@@ -211,7 +211,7 @@ async def test_a_forked_child_does_not_keep_the_lock(place: Place) -> None:
     await store.close()
     await (await place.open()).close()
     os.close(done)
-    os.waitpid(child, 0)
+    await asyncio.to_thread(os.waitpid, child, 0)
     os.close(ready)
 
 

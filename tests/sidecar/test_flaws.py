@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from mainspring.core.job import JobId
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError, Raised, Succeeded
 from mainspring.core.rules import Every, Manual, Once
@@ -176,7 +177,7 @@ async def test_a_job_that_ends_its_process_again_and_again_stops(place: Place) -
             (claim,) = await world.store.orphans(10) or [None]
             if claim:
                 await world.reap(await world.node())
-            assert (await world.job(plans.JobId(run.id))).losses == lost
+            assert (await world.job(JobId(run.id))).losses == lost
             assert (await world.claim_one(await world.node())).job.id == run.id
     async with place.world() as world:
         await world.reap(await world.node())

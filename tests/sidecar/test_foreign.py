@@ -261,7 +261,9 @@ def test_an_expression_is_translated(theirs: str, ours: str) -> None:
     Cron(ours)
 
 
-@pytest.mark.parametrize("theirs", ["0 30 3 * * * 2030", "30 3 * * *", "0 0 9 * * 0", "0 0 9 * * 8", "0 0 0 1 * Mon", ""])
+@pytest.mark.parametrize(
+    "theirs", ["0 30 3 * * * 2030", "30 3 * * *", "0 0 9 * * 0", "0 0 9 * * 8", "0 0 0 1 * Mon", ""]
+)
 def test_what_our_rules_cannot_say_is_not_guessed_at(theirs: str) -> None:
     with pytest.raises(NotUnderstood):
         translated(theirs)

@@ -111,9 +111,8 @@ def _sidecar(rest: str, subject: str) -> Source:
         ("?" not in rest, "it takes no options"),
     )
     DeclarationError.unless(subject, requirements)
-    path = unquote(rest)
-    inside = path.lstrip("/")
-    folder = Path(inside if inside.startswith(("./", "~")) else path).expanduser().absolute()
+    inside = unquote(rest).lstrip("/")
+    folder = Path(inside if inside.startswith(("./", "~")) else f"/{inside}").expanduser().absolute()
 
     def make(clock: Clock) -> Store:
         from mainspring.stores.sidecar import SidecarStore  # noqa: PLC0415 - as above

@@ -46,7 +46,7 @@ class Adoption:
 
     def is_due(self, tasks: Tasks | None) -> bool:
         """Say whether something is left that these tasks have not been held against yet."""
-        return tasks is not None and bool(self._document.kept) and tasks.names() != self._tried
+        return tasks is not None and self._document.keeps_something and tasks.names() != self._tried
 
     def adopt(self, tasks: Tasks, now: datetime) -> list[Schedule]:
         """Take over what these tasks can stand for, into tables and document."""

@@ -64,6 +64,10 @@ class Document:
         return bool(self._undo)
 
     @property
+    def keeps_something(self) -> bool:
+        return bool(self._sections["kept"])
+
+    @property
     def kept(self) -> dict[int, bytes]:
         """What is kept as it is, by a number of ours."""
         return {number: entry for number, entry in self._sections["kept"].items() if isinstance(number, int)}
