@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
+from mainspring.client.adopting import AppTasks
 from mainspring.client.breakers import Breakers
 from mainspring.client.calls import Call, submit, submit_sync
 from mainspring.client.connection import Connection
@@ -86,7 +87,8 @@ class Mainspring:
         if url is not None and store is not None:
             raise DeclarationError("Mainspring", "it was given a URL and a store; give one of them")
         self.registry: Final = Registry()
-        self._connection: Final = Connection(source_of(url if store is None else store), clock or SystemClock())
+        source = source_of(url if store is None else store)
+        self._connection: Final = Connection(source, clock or SystemClock(), self._introduce)
         self.task: Final = Declarer(self._connection, self._register)
         self.schedules: Final = Schedules(self._connection, self._made)
         self.breakers: Final = Breakers(self._connection)
@@ -342,6 +344,9 @@ class Mainspring:
             yield node
 
     # What tasks and handles ask for.
+
+    def _introduce(self, store: Store) -> None:
+        AppTasks(self.registry, self._tasks, self._planned).introduce(store)
 
     def _register(self, task: Task[..., Any]) -> None:
         self.registry.add(task.definition)

@@ -19,6 +19,8 @@ ELSEWHERE = {
     "core/outcome.py",  # what a handler raises to steer its own job is an exception to Python and no error to us
     "core/payload/misfit.py",  # never leaves the codec, which turns it into the error that callers see
     "stores/sqlite/writer.py",  # never leaves the writer, which does each of a spoilt group alone
+    "stores/sidecar/commit.py",  # never leaves the writer, which does each of such a group alone
+    "stores/sidecar/foreign.py",  # never leaves the adoption, which keeps the row and tells of it
     "cli/supervisor.py",  # never leaves the supervisor, whose service backs off for it
     "testing/contract/verbs/transactions.py",  # stands in for an error of the user's own
 }

@@ -1,6 +1,6 @@
 """What the tests of uni's scheduler and of forge's cron pin (contracts 1.10 and 2.8), as DESIGN 13 spells it here.
 
-Of 1.10, numbers 7 and 9 are about the sidecar store.
+Of 1.10, numbers 4 to 10 on the sidecar store are in tests/sidecar/test_pinned.py.
 """
 
 import asyncio

@@ -33,9 +33,10 @@ _LAST_WISH: Final = 2.0
 class Connection:
     """The store of one app, open or not."""
 
-    def __init__(self, source: Source, clock: Clock) -> None:
+    def __init__(self, source: Source, clock: Clock, introduce: Callable[[Store], None] | None = None) -> None:
         self.clock = clock
         self._source = source
+        self._introduce = introduce
         self.guard: Guard | None = None
         """Asked before anything is enqueued or planned here."""
         self._bridge = Bridge(f"mainspring {source.name}")
@@ -168,6 +169,8 @@ class Connection:
         try:
             # One whose opening failed or was cut short is opened again, so that nothing of it is left lying about.
             store = self._made = self._made or self._source.make(self.clock)
+            if self._introduce:
+                self._introduce(store)
             await store.open()
             self._open = store
             _OPEN.add(self)

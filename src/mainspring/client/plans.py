@@ -54,6 +54,12 @@ def changed(plan: Plan, rule: Rule | None, call: Call[Any] | None, given: Schedu
     return replace(plan, rule=rule or plan.rule, template=template, **values)
 
 
+def template_of(call: Call[Any]) -> Template:
+    """Return the job that each slot makes, or raise `ScheduleError` with everything that stands against it."""
+    ScheduleError.unless(f"task {call.definition.name}", ((False, problem) for problem in _problems(call.hand_over())))
+    return _template(call.hand_over())
+
+
 def _problems_of_rule(rule: object) -> list[str]:
     if isinstance(rule, Cron | Every | Once | Manual):
         return []

@@ -5,6 +5,8 @@ sqlite:////var/lib/jobs.db        anywhere
 sqlite:///~/jobs.db               in the user's home
 sqlite:///jobs.db?durable=false   faster, and a power cut may take back what was committed last
 memory://                         within this app, for tests
+sidecar:///var/lib/shop           schedules alone, in /var/lib/shop/_system/background_jobs.json, without a database;
+sidecar:///./data                 beside the program, or under ~ in the user's home
 postgresql://user@host/database   in PostgreSQL, as libpq reads it: several hosts, passwords from a file and so on; and
     ?schema=jobs                  in another schema than "mainspring"
     &connections=5                that each event loop may open, and again for ctx.transaction; one more listens
@@ -29,7 +31,9 @@ from mainspring.stores.port import Store
 VARIABLE: Final = "MAINSPRING_URL"
 DEFAULT: Final = "sqlite:///mainspring.db"
 
-_SUPPORTED: Final = 'supported are "sqlite:///jobs.db", "postgresql://user@host/database" and "memory://"'
+_SUPPORTED: Final = (
+    'supported are "sqlite:///jobs.db", "postgresql://user@host/database", "sidecar:///folder" and "memory://"'
+)
 _POSTGRES: Final = frozenset({"schema", "connections", "timeout", "patience", "listen"})
 """Options of ours; all others are libpq's."""
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -73,6 +77,8 @@ def _read(url: str, subject: str) -> Source:
             return Source("memory", _memory, again=False)
         case "sqlite" if there:
             return _sqlite(rest, subject)
+        case "sidecar" if there:
+            return _sidecar(rest, subject)
         case "postgresql" | "postgres" if there:
             return _postgres(url, subject)
         case "postgresql+asyncpg" | "postgresql+psycopg" | "postgresql+psycopg2" if there:
@@ -96,6 +102,24 @@ def _sqlite(rest: str, subject: str) -> Source:
         return SqliteStore(path, clock=clock, durable=durable)
 
     return Source(f"sqlite {path}", make)
+
+
+def _sidecar(rest: str, subject: str) -> Source:
+    requirements = (
+        (rest.startswith("/") or not rest, f'two slashes begin a host; write "sidecar:///{rest}"'),
+        (bool(rest.strip("/.")), 'it names no folder; write "sidecar:///var/lib/shop", or "sidecar:///./data"'),
+        ("?" not in rest, "it takes no options"),
+    )
+    DeclarationError.unless(subject, requirements)
+    inside = unquote(rest).lstrip("/")
+    folder = Path(inside if inside.startswith(("./", "~")) else f"/{inside}").expanduser().absolute()
+
+    def make(clock: Clock) -> Store:
+        from mainspring.stores.sidecar import SidecarStore  # noqa: PLC0415 - as above
+
+        return SidecarStore(folder, clock=clock)
+
+    return Source(f"sidecar {folder}", make)
 
 
 def _requirements(location: str, options: dict[str, str]) -> Iterator[tuple[bool, str]]:

@@ -7,7 +7,7 @@ a place is tied to the lease that took it, so that nothing is given back twice o
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from mainspring.core.job import Job, JobId, NodeId
 from mainspring.core.limits import Gate, Rate, Scope
@@ -15,6 +15,10 @@ from mainspring.stores.records import Place
 
 LONG_AGO: Final = timedelta(days=1)
 """A rate that was paid for so long ago may be forgotten, even if the clock is set back by less."""
+
+
+Accounts: TypeAlias = dict[tuple[Scope, str], dict[str | None, datetime]]
+"""Until when each rate is spent, by key, the latest start last."""
 
 
 class Subject(NamedTuple):
@@ -47,7 +51,7 @@ class Gates:
         self._gates: dict[tuple[Scope, str], Gate] = {}
         self._taken: dict[JobId, dict[int, Taken]] = {}  # by lease: a body may go on while its job runs again
         self._inside: dict[Subject, set[Place]] = {}
-        self._spent: dict[tuple[Scope, str], dict[str | None, datetime]] = {}  # by key, the latest start last
+        self._spent: Accounts = {}
 
     def declare(self, gate: Gate) -> bool:
         """Set a gate up, or take it away if it limits nothing; returns whether that changes anything."""
@@ -79,14 +83,26 @@ class Gates:
         return opens_at is None or opens_at <= now
 
     def enter(self, taken: Taken, now: datetime) -> None:
-        self._taken.setdefault(taken.place.job, {})[taken.place.lease] = taken
+        self.hold(taken)
         for subject in taken.subjects:
-            self._inside.setdefault(subject, set()).add(taken.place)
             if rate := self._rate(subject):
                 spent_until = rate.take(self._spent_until(subject), now, 1)
                 spent = self._spent.setdefault((subject.scope, subject.name), {})
                 spent.pop(subject.key, None)
                 spent[subject.key] = spent_until
+
+    def hold(self, taken: Taken) -> None:
+        """Count a place as taken; what it costs has been paid."""
+        self._taken.setdefault(taken.place.job, {})[taken.place.lease] = taken
+        for subject in taken.subjects:
+            self._inside.setdefault(subject, set()).add(taken.place)
+
+    def accounts(self) -> Accounts:
+        """Return how much of each rate is spent, for `set_accounts`."""
+        return {where: dict(spent) for where, spent in self._spent.items()}
+
+    def set_accounts(self, accounts: Accounts) -> None:
+        self._spent = accounts
 
     def leave(self, taken: Taken) -> None:
         job, lease = taken.place.job, taken.place.lease

@@ -1,0 +1,79 @@
+"""One process at a time: a lock on a file beside the document, which the system frees with the process that holds it."""
+
+import fcntl
+import os
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from mainspring.errors import StoreError, StoreUnavailable
+
+NAME: Final = "background_jobs.lock"
+
+_HELD: Final["weakref.WeakSet[FileLock]"] = weakref.WeakSet()
+
+
+class FileLock:
+    """Held from `take` to `free`. The file stays where it is, with the number of the process that had it last."""
+
+    def __init__(self, document: Path) -> None:
+        self._document = document
+        self._path = document.with_name(NAME)
+        self._file: int | None = None
+
+    def take(self) -> None:
+        """Take the lock; `StoreError` names who has it."""
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
+            holder = os.pread(file, 32, 0).decode(errors="replace").strip()
+            os.close(file)
+            raise self._taken(holder) from None
+        except BaseException:
+            os.close(file)
+            raise
+        self._file = file
+        _HELD.add(self)
+
+    def check(self) -> None:
+        """See that the lock is still the one that others would find: else somebody may have the document too."""
+        held = None if self._file is None else os.fstat(self._file)
+        with suppress(FileNotFoundError):
+            there = self._path.stat()
+            if held and (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino):
+                return
+        raise StoreUnavailable(
+            f"sidecar {self._document}", f"{self._path} was replaced or deleted; restart what uses it"
+        )
+
+    def free(self) -> None:
+        self.let_go()
+        _HELD.discard(self)
+
+    def let_go(self) -> None:
+        """Close the file. In a forked child that leaves the lock with the parent, whose file it is too."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+    def _taken(self, holder: str) -> StoreError:
+        who = f"process {holder}" if holder.isdecimal() else "another process"
+        if holder == str(os.getpid()):
+            who = f"this process ({holder}) already"
+        return StoreError(
+            f"sidecar {self._document}",
+            f"it is in use by {who}, and one at a time can have it; end that one first, or keep jobs that several "
+            "processes share in sqlite:///jobs.db",
+        )
+
+
+def _after_fork() -> None:
+    for lock in tuple(_HELD):
+        lock.let_go()
+
+
+os.register_at_fork(after_in_child=_after_fork)

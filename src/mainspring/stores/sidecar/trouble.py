@@ -1,0 +1,40 @@
+"""What goes wrong with files, in our own words."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from mainspring.errors import StoreError, StoreUnavailable
+
+_WILL_NOT_PASS: Final = {
+    errno.EACCES: "this user may not; give it the right to write in {folder}",
+    errno.EPERM: "this user may not; give it the right to write in {folder}",
+    errno.ENOTDIR: "there is a file where a folder should be",
+    errno.EISDIR: "there is a folder where the file should be; the file was not touched",
+    errno.ELOOP: "its links lead nowhere",
+    errno.ENAMETOOLONG: "the name is too long",
+}
+_ADVICE: Final = {
+    errno.EROFS: "the file system is read-only, and what schedules do could not be kept",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the user's share of the disk is used up",
+}
+
+
+def on_opening(path: Path, error: OSError) -> StoreError:
+    """Say why a document cannot be opened."""
+    code = error.errno or 0
+    said = os.strerror(code) if code else str(error)
+    if advice := _WILL_NOT_PASS.get(code):
+        return StoreError(f"sidecar {path}", f"it cannot be opened: {said}: {advice.format(folder=path.parent)}")
+    return StoreUnavailable(f"sidecar {path}", f"it cannot be opened: {_ADVICE.get(code, said)}")
+
+
+def on_writing(path: Path, error: OSError) -> StoreUnavailable:
+    """Say why a document could not be written. Nothing of what was to be kept has happened."""
+    code = error.errno or 0
+    said = os.strerror(code) if code else str(error)
+    return StoreUnavailable(
+        f"sidecar {path}", f"it could not be written: {_ADVICE.get(code, said)}; nothing was changed"
+    )

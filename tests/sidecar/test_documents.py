@@ -1,0 +1,229 @@
+"""What a store finds when it is opened: nothing, something broken, something that it may not touch, somebody else."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from errno import EACCES, EIO, EROFS
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import SchemaError, StoreError, StoreUnavailable
+from mainspring.stores.sidecar import SidecarStore
+from mainspring.testing.contract import plans
+from tests.sidecar.files import FaultyFiles
+from tests.sidecar.opened import Place, seen
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
+
+async def filled(place: Place) -> bytes:
+    async with place.world() as world:
+        await plans.add(world)
+        await plans.fire(world)
+        await world.claim_one(await world.node())
+        await plans.fire(world)
+    return place.read()
+
+
+async def refused(place: Place, content: bytes) -> str:
+    """Have a document refused, and left as it is."""
+    place.write(content)
+    with pytest.raises(SchemaError) as caught:
+        await place.open()
+    assert place.read() == content
+    assert str(place.path) in str(caught.value)
+    assert not list(place.path.parent.glob("*.tmp"))
+    return str(caught.value)
+
+
+async def test_a_document_is_json_of_one_entry_a_line(place: Place) -> None:
+    text = (await filled(place)).decode()
+    content = json.loads(text)
+
+    assert list(content)[:2] == ["version", "written_by"]
+    assert content["version"] == 1
+    assert content["written_by"].startswith("mainspring ")
+    assert {name: len(entries) for name, entries in content.items() if entries and isinstance(entries, list)} == {
+        "schedules": 1,
+        "runs": 2,
+        "jobs": 2,
+    }
+    assert text.count("\n") == 2 + 8 + 2 + 5 + 3
+
+
+@pytest.mark.parametrize("content", [None, b""])
+async def test_a_missing_or_empty_file_is_an_empty_store(place: Place, content: bytes | None) -> None:
+    if content is not None:
+        place.write(content)
+    async with place.world() as world:
+        assert (await world.store.list_schedules()).looks == ()
+        assert place.read() == b""  # it is not written before there is something to write
+        await plans.add(world)
+    async with place.world() as world:
+        assert len((await world.store.list_schedules()).looks) == 1
+
+
+async def test_a_document_that_was_cut_off_anywhere_is_refused_and_left_alone(place: Place) -> None:
+    whole = (await filled(place)).rstrip()
+    cuts = sorted({1, 2, len(whole) - 1, *range(3, len(whole) - 1, 97)})
+    for cut in cuts:
+        await refused(place, whole[:cut])
+    place.write(whole)
+    await (await place.open()).close()
+
+
+async def test_a_document_with_a_wrong_byte_is_refused_or_read_and_never_overwritten(place: Place) -> None:
+    whole = await filled(place)
+    for at in range(0, len(whole), 53):
+        broken = whole[:at] + b"\x00" + whole[at + 1 :]
+        await refused(place, broken)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"a letter to a friend", "cannot be read"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"   ", "cannot be read"),
+        (b"17", "cannot be read"),
+        (b"null", "cannot be read"),
+        (b"{}", "no document of schedules"),
+        (b'{"users": []}', "no document of schedules"),
+        (b'{"version": 1}', "no document of schedules"),
+        (b'{"version": "one", "schedules": []}', "cannot be read"),
+        (b'{"version": 0, "schedules": []}', "no document of schedules"),
+        (b'{"version": 2, "schedules": []}', "version 2"),
+        (b'{"version": 2}', "version 2"),
+        (b'{"version": 1, "schedules": [], "wishes": []}', "unknown field `wishes`"),
+        (b'{"version": 1, "schedules": [{"name": "a"}]}', "missing required field"),
+        (b"[" * 5000, "cannot be read"),
+    ],
+)
+async def test_what_is_no_document_of_ours_is_refused_and_left_alone(place: Place, content: bytes, why: str) -> None:
+    assert why in await refused(place, content)
+
+
+async def test_a_document_that_contradicts_itself_is_refused(place: Place) -> None:
+    whole = json.loads(await filled(place))
+    for change, why in (
+        ({"jobs": []}, "a run is open that has no job"),
+        ({"runs": []}, "a job has no open run"),
+        ({"schedules": whole["schedules"] * 2}, "two schedules have the same name"),
+        ({"runs": whole["runs"] * 2}, "same id"),
+    ):
+        assert why in await refused(place, json.dumps(whole | change).encode())
+
+
+async def test_a_folder_in_place_of_the_file_cannot_be_opened(place: Place) -> None:
+    place.path.mkdir(parents=True)
+
+    with pytest.raises(StoreError, match="there is a folder where the file should be"):
+        await place.open()
+    assert place.path.is_dir()
+
+
+@pytest.mark.parametrize(("error", "kind"), [(EACCES, StoreError), (EIO, StoreUnavailable)])
+async def test_a_file_that_cannot_be_read_is_told_as_such(place: Place, error: int, kind: type[StoreError]) -> None:
+    content = await filled(place)
+    files = FaultyFiles()
+    files.fail_at = {4: error}  # the folder, a file in it, three calls of that
+    with pytest.raises(kind, match="it cannot be opened"):
+        await place.open(files)
+    assert files.calls[4] == "read"
+
+    assert place.read() == content
+    await (await place.open()).close()  # nothing holds the lock
+
+
+async def test_a_read_only_file_system_is_told_of_when_it_is_opened(place: Place) -> None:
+    content = await filled(place)
+    files = FaultyFiles()
+    files.fail_at = {1: EROFS}
+    with pytest.raises(StoreUnavailable, match="the file system is read-only"):
+        await place.open(files)
+    assert files.calls[1] == "create"
+    assert place.read() == content
+
+
+OPEN = """
+import asyncio, os, sys
+from mainspring.errors import StoreError
+from mainspring.stores.sidecar import SidecarStore
+if len(sys.argv) > 2:
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    asyncio.run(SidecarStore(sys.argv[1]).open())
+except StoreError as error:
+    print(type(error).__name__, error)
+else:
+    print("open")
+"""
+
+
+def opened_elsewhere(folder: Path, *options: str) -> str:
+    command = [sys.executable, "-c", OPEN, str(folder), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
+async def test_a_folder_that_the_user_may_not_write_to_is_told_of(place: Place) -> None:
+    await filled(place)
+    for folder in (place.path.parent, *place.path.parents[1:4]):
+        folder.chmod(0o755)
+
+    said = opened_elsewhere(place.folder, "as nobody")
+
+    assert said.startswith("StoreError")
+    assert "this user may not; give it the right to write in" in said
+
+
+async def test_a_second_process_is_refused_and_told_who_has_it(place: Place) -> None:
+    async with place.world():
+        said = await asyncio.to_thread(opened_elsewhere, place.folder)
+
+        assert said.startswith("StoreError")
+        assert str(place.path) in said
+        assert f"in use by process {os.getpid()}" in said
+    assert await asyncio.to_thread(opened_elsewhere, place.folder) == "open"
+
+
+async def test_a_second_store_of_the_same_process_is_refused_too(place: Place) -> None:
+    async with place.world() as world:
+        await plans.add(world)
+        before = await seen(world)
+        with pytest.raises(StoreError, match=f"in use by this process \\({os.getpid()}\\) already"):
+            await place.open()
+        assert await seen(world) == before
+
+
+async def test_a_forked_child_does_not_keep_the_lock(place: Place) -> None:
+    store = await place.open()
+    ready, done = os.pipe()
+    child = os.fork()
+    if child == 0:  # it does nothing but wait for its end
+        os.close(done)
+        os.read(ready, 1)
+        os._exit(0)
+    await store.close()
+    await (await place.open()).close()
+    os.close(done)
+    await asyncio.to_thread(os.waitpid, child, 0)
+    os.close(ready)
+
+
+async def test_a_store_whose_lock_was_taken_away_writes_nothing_more(place: Place) -> None:
+    async with place.world() as world:
+        await plans.add(world)
+        content = place.read()
+        place.path.with_name("background_jobs.lock").unlink()
+        other = SidecarStore(place.folder, clock=place.clock)
+        await other.open()
+
+        with pytest.raises(StoreUnavailable, match="replaced or deleted"):
+            await plans.fire(world)
+        assert place.read() == content
+        await other.close()

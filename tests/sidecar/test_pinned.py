@@ -1,0 +1,97 @@
+"""Behaviours that the tests of uni's scheduler pin down, by their numbers: those about its file."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from mainspring import Cron, Every, Mainspring, Once
+from mainspring.core.names import Name
+from mainspring.core.outcome import Succeeded
+from mainspring.core.rules import Manual
+from mainspring.core.schedule import change, remove
+from mainspring.errors import DeclarationError
+from mainspring.testing.contract import plans
+from mainspring.testing.contract.world import HOUR
+from tests.sidecar.opened import Place
+from tests.sidecar.test_foreign import SWEEP, adopted
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
+
+async def test_4_a_run_that_has_started_is_a_row_and_a_dotted_name_comes_back(place: Place) -> None:
+    async with place.world() as world:
+        await plans.add(world, SWEEP)
+        run = await plans.fire(world)
+        await world.claim_one(await world.node())
+    async with place.world() as world:
+        look = await plans.look_at(world, SWEEP)
+        assert look.open == (run.id,)
+        assert look.schedule.name == Name.parse(str(SWEEP)) == SWEEP
+
+
+async def test_5_a_schedule_that_is_removed_has_no_row(place: Place) -> None:
+    async with place.world() as world:
+        await plans.written(world, remove(await plans.add(world)))
+
+    assert json.loads(place.read())["schedules"] == []
+
+
+async def test_6_rows_outlive_a_restart(place: Place) -> None:
+    async with place.world() as world:
+        for letter in "abc":
+            await plans.add(world, Name("", letter))
+        before = (await world.store.list_schedules()).looks
+    async with place.world() as world:
+        assert (await world.store.list_schedules()).looks == before
+
+
+async def test_7_without_a_place_nothing_is_kept_and_with_one_it_is(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match="it names no folder"):
+        Mainspring("sidecar://")
+    for url, kept in (("memory://", 0), (f"sidecar://{tmp_path}", 1)):
+        for expected in (0, kept):
+            app = Mainspring(url)
+            task = app.task(name="sweep")(sweep)
+            async with app:
+                assert len((await app.schedules.list()).looks) == expected
+                if not expected:
+                    await app.schedules.add("sweep", Every("1h"), task.call())
+    assert (tmp_path / "_system" / "background_jobs.json").exists()
+
+
+async def sweep() -> None: ...
+
+
+@pytest.mark.parametrize(
+    "rule", [Every("90s"), Cron("15 30 3 * * MON-FRI", tz="Europe/Berlin"), Once(datetime(2031, 5, 6, 7, tzinfo=UTC))]
+)
+async def test_8_every_kind_of_rule_outlives_a_restart_exactly(place: Place, rule: Every | Cron | Once) -> None:
+    async with place.world() as world:
+        before = await plans.add(world, planned=plans.plan(rule))
+    place.clock.advance("10s")
+    async with place.world() as world:
+        after = await plans.schedule(world)
+        assert after == before
+        assert after.next_at == before.next_at is not None
+
+
+async def test_9_a_row_without_schedule_and_time_is_manual_and_due_never(place: Place) -> None:
+    schedule = await adopted(place, {"qname": "uni.system.sweep", "status": "Pending", "consecutive_failures": 2})
+
+    assert (schedule.plan.rule, schedule.next_at) == (Manual(), None)
+
+
+async def test_10_a_name_that_is_declared_again_has_the_new_rule_and_one_row(place: Place) -> None:
+    async with place.world() as world:
+        there = await plans.add(world)
+        await plans.written(world, change(there, plans.plan(Manual()), world.now, world.id))
+    assert len(json.loads(place.read())["schedules"]) == 1
+    place.clock.advance(HOUR)
+    async with place.world() as world:
+        assert (await plans.schedule(world)).plan.rule == Manual()
+        assert await plans.tick(world) == []
+        run = await plans.written_run(world, await plans.schedule(world))
+        await world.end(await world.claim_one(await world.node()), Succeeded())
+        assert (await plans.run_of(world, run.id)).state == "succeeded"
