@@ -64,6 +64,9 @@ class SidecarLastingHarness(SidecarHarness):
         self._files.always = None
 
 
+PARTS = {part.__name__: part for part in StoreContract.__bases__}
+
+
 class Excused:
     """Leaves out what the suite asks that has no meaning here: tests or whole parts by their names, with the reason."""
 
@@ -118,6 +121,3 @@ class TestSidecarLasts(Excused, LastingContract):
     @pytest.fixture
     def harness(self, tmp_path: Path, clock: SettableClock) -> LastingHarness:
         return SidecarLastingHarness(tmp_path, clock)
-
-
-PARTS = {part.__name__: part for part in StoreContract.__bases__}
