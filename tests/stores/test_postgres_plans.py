@@ -299,6 +299,7 @@ thousand jobs of each lane; and all that a dead node has left has to be put in o
 
 NOT_PLANNED = {
     "schedules_there",
+    "schedules_be_brief",
     "schedules_wait",
     "schedules_give",
     "schedules_wake",

@@ -374,21 +374,70 @@ async def test_what_somebody_has_in_hand_does_not_hold_up_the_others(postgres: S
 
 
 @on_real_time
-async def test_a_key_that_somebody_has_in_hand_holds_up_those_who_want_one_and_no_others(
+async def test_a_key_that_somebody_has_in_hand_holds_up_those_who_want_it_and_no_others(
     postgres: Server, postgres_schema: str
 ) -> None:
+    """A user's transaction has enqueued a job with that key, and is left open."""
     async with crowd(postgres, postgres_schema) as those, those.connection() as user:
-        store = await those.open(patience="300ms")
+        store = await those.open()
         await add(store, A, plan(unique=UniqueKey(key="a")))
         await add(store, B)
+        keyed = [Name("", f"k{number}") for number in range(20)]
+        for name in keyed:
+            await add(store, name, plan(unique=UniqueKey(key=str(name))))
         await user.execute("BEGIN")
         await store.enqueue_in(user, [new(unique=UniqueKey(key="a"))])
-        with pytest.raises(StoreUnavailable, match="somebody holds a lock for too long"):
-            await tick(store)
 
-        assert [run.schedule for run in await runs_of(store)] == [B]
+        fired = [run.schedule for run in await asyncio.wait_for(tick(store), SOON)]
+        assert sorted(map(str, fired)) == sorted(map(str, [B, *keyed]))
+        assert await asyncio.wait_for(tick(store), SOON) == []  # it is not accepted, and nothing is raised
         await user.execute("ROLLBACK")
         assert [run.schedule for run in await tick(store)] == [A]
+        assert len(await runs_of(store)) == len(await those.sql("SELECT 1 FROM mainspring.jobs")) == 22
+
+
+@on_real_time
+async def test_a_tick_ends_soon_however_many_keys_somebody_has_in_hand(postgres: Server, postgres_schema: str) -> None:
+    """What there was no time for comes with one of the next."""
+    async with crowd(postgres, postgres_schema) as those, those.connection() as user:
+        store = await those.open()
+        names = [Name("", f"k{number}") for number in range(60)]
+        keys = {name: UniqueKey(key=str(name)) for name in names}
+        await store.move([added(due_since(name, plan(unique=key))) for name, key in keys.items()])
+        await user.execute("BEGIN")
+        await store.enqueue_in(user, [new(unique=keys[name]) for name in names[2:]])
+
+        fired: set[Name] = set()
+        async with asyncio.timeout(60):
+            while len(fired) < 2:
+                fired |= {run.schedule for run in await asyncio.wait_for(tick(store), SOON)}
+        assert fired == set(names[:2])
+
+
+@on_real_time
+async def test_what_was_written_is_answered_although_the_rest_cannot_be(own_postgres: Server) -> None:
+    with own_postgres.schema() as schema, Wire(own_postgres.host, own_postgres.port) as wire:
+        async with crowd(own_postgres, schema):
+            store = PostgresStore(wire.dsn(), schema=schema, timeout="500ms", patience="500ms", listen=False)
+            await store.open()
+            try:
+                await add(store, A, plan(unique=UniqueKey(key="a")))
+                await add(store, B)
+                moves = await due_moves(store)
+
+                async def hang() -> None:
+                    wire.hang()
+
+                accepted = await staged(store.move(moves), before_unique_lock=hang)
+                assert {move.before.name for move, was in zip(moves, accepted, strict=True) if was and move.before} == {
+                    B
+                }
+                with pytest.raises(StoreUnavailable):  # where nothing was written, that is said
+                    await store.move([move for move, was in zip(moves, accepted, strict=True) if not was])
+                wire.heal()
+                assert [run.schedule for run in await tick(store)] == [A]
+            finally:
+                await store.close()
 
 
 @on_real_time

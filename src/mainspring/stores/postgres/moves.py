@@ -2,8 +2,7 @@
 
 A move is written from the revision that it was decided on, all of it in one transaction with the others of its call. It
 waits for nobody who has a schedule or a run in hand, so that one transaction that was left open does not hold up all
-schedules: what is not to be had is left to a second transaction, which is patient for a moment. There are also those
-whose jobs want a unique key, which is waited for as by every enqueue.
+schedules: what is not to be had is left to another transaction, which is patient for a moment (`moving.py`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from mainspring.core.names import Name
 from mainspring.core.schedule import Run, Schedule
 from mainspring.errors import ScheduleError
 from mainspring.stores.postgres import mixed, runs
@@ -33,9 +33,10 @@ _WAKE: Final = statement("schedules_wake")
 _ANSWERED: Final = statement("schedules_answered")
 _ANSWER: Final = statement("schedules_answer")
 _TRY_AGAIN: Final = statement("schedules_try_again")
+_BE_BRIEF: Final = statement("schedules_be_brief")
 
-PATIENCE: Final = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16)
-"""Seconds between looks whether a schedule that somebody has in hand is to be had."""
+_FIRST_PAUSE: Final = 0.005
+"""Seconds between the first two looks whether a schedule that somebody has in hand is to be had; then twice as many."""
 
 
 class Step(NamedTuple):
@@ -73,6 +74,11 @@ class Step(NamedTuple):
         return [((self.name, run.slot), run.id) for run in self.runs if run.reason is None and run.slot is not None]
 
     @property
+    def keys(self) -> set[tuple[Name, str]]:
+        """The unique keys that its jobs want, each within its task."""
+        return {(job.task, job.unique.key) for job in self.jobs if job.unique is not None}
+
+    @property
     def waits(self) -> bool:
         return self.after is not None and _waits(self.after)
 
@@ -93,12 +99,6 @@ class Step(NamedTuple):
         )
 
 
-def divided(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
-    """Divide moves into those that wait for nobody, and those of schedules whose jobs want unique keys."""
-    wanting = {step.name for step in steps if any(job.unique is not None for job in step.jobs)}
-    return [step for step in steps if step.name not in wanting], [step for step in steps if step.name in wanting]
-
-
 class Call:
     """Moves of one call, and how often it was tried: the answer to a try may have got lost after its commit."""
 
@@ -116,13 +116,18 @@ class Moved(NamedTuple):
     """Those of which somebody else has the schedule in hand."""
 
 
-def move(at: datetime | None, call: Call, *, patient: bool = False) -> Verb[Moved]:
-    """Write moves, each whole or not at all. Several statements, in one transaction."""
+def move(at: datetime | None, call: Call, patience: float | None = None) -> Verb[Moved]:
+    """Write moves, each whole or not at all. Several statements, in one transaction.
+
+    With `patience` what somebody has in hand is waited for, so many seconds.
+    """
     call.tries += 1
     if call.tries > 1 and not (yield Ask(_TRY_AGAIN, (at, call.id))):
         return (yield from _answered(call))
+    if patience is not None:
+        yield Ask(_BE_BRIEF, (f"{round(1000 * patience)}ms",))
     yield from mixed.hold_keys([job for step in call.steps for job in step.jobs])
-    batch = _Batch(at, patient)
+    batch = _Batch(at, patience or 0.0)
     for steps in _rounds(call.steps):
         yield from batch.round([step for step in steps if step.name not in batch.left])
     yield from batch.make_jobs()
@@ -158,9 +163,9 @@ def _rounds(steps: Sequence[Step]) -> Iterator[list[Step]]:
 class _Batch:
     """Moves while they are written: schedules and runs round by round, then the jobs of all."""
 
-    def __init__(self, at: datetime | None, patient: bool) -> None:
+    def __init__(self, at: datetime | None, patience: float) -> None:
         self._at = at
-        self._patient = patient
+        self._patience = patience
         self._awaited: dict[UUID, str] = {}
         """Open runs that are held, and their schedules."""
         self.accepted: list[Step] = []
@@ -181,17 +186,17 @@ class _Batch:
     def _hold(self, steps: Sequence[Step]) -> Verb[set[str]]:
         """Hold schedules that are at the revision from which they are to be moved."""
         held: set[str] = set()
-        pauses = iter(PATIENCE if self._patient else ())
+        pause = _FIRST_PAUSE
         while steps:
             held |= {name for (name,) in (yield Ask(_HOLD, _revisions(steps)))}
             steps = [step for step in steps if step.name not in held]
             in_hand = {name for (name,) in (yield Ask(_THERE, _revisions(steps)))} if steps else set()
             steps = [step for step in steps if step.name in in_hand]
-            pause = next(pauses, None)
-            if pause is None:
+            if not steps or self._patience <= 0:
                 break
-            if steps:
-                yield Ask(_WAIT, (pause,))
+            yield Ask(_WAIT, (min(pause, self._patience),))
+            self._patience -= pause
+            pause *= 2
         self.left |= {step.name for step in steps}
         return held
 
