@@ -89,11 +89,13 @@ SELECT
     CASE WHEN n % 10 > 1 THEN now() + make_interval(secs => n) WHEN n % 10 = 1 THEN now() - make_interval(secs => n) END,
     n % 10 = 0, false, '{schedule}'
 FROM generate_series(1, {count} / 10) AS n;
-INSERT INTO mainspring.runs (id, schedule, slot, count, origin, is_catch_up, zone, reason, decided_at, state, keep_until)
+INSERT INTO mainspring.runs (
+    id, schedule, slot, count, origin, is_catch_up, zone, reason, decided_at, state, is_open, keep_until
+)
 SELECT
     lpad(to_hex(n), 32, '0')::uuid, 'schedule-' || n / 10 + 1, now() - make_interval(mins => 10 - n % 10), 1, 'slot', false,
     'UTC', CASE WHEN n % 10 = 0 THEN 'skipped' END, now(), CASE WHEN n % 10 BETWEEN 1 AND 8 THEN 'succeeded' END,
-    now() + make_interval(days => 30)
+    n % 10 = 9, now() + make_interval(days => 30)
 FROM generate_series(1, {count}) AS n;
 INSERT INTO mainspring.moved (id, accepted, moved_at)
 SELECT lpad(to_hex(n), 32, '0')::uuid, '{{true}}', now() FROM generate_series(1, 1000) AS n;

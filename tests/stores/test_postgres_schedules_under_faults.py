@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 import pytest
+from asyncpg import Connection
 from msgspec.structs import replace
 
 from mainspring.core.command import CancelJob, DeleteJob, RetryJob
@@ -200,15 +201,114 @@ async def test_an_end_that_has_seen_the_wait_finds_its_schedule_wherever_that_is
             moving.append(asyncio.ensure_future(staged(other.move([again]), after_schedules_write=wait_until_awaited)))
             await asyncio.wait_for(is_held.wait(), SOON)
 
-        settling = asyncio.ensure_future(staged(node.settle([delivery]), after_runs_end=meanwhile))
-        await asyncio.wait_for(is_held.wait(), SOON)
-        await started(those, asyncio.shield(settling))
+        settling = staged(node.settle([delivery]), after_runs_end=meanwhile)
+        assert await asyncio.wait_for(settling, SOON) == [Verdict.ACCEPTED]  # it does not wait for whoever moves it on
         may_go_on.set()
 
         assert await moving[0] == (True,)
-        assert await settling == [Verdict.ACCEPTED]
+        assert [look.schedule.name for look in (await node.store.due(1)).looks] == [A]
         schedule = await is_looked_at(other, again)
         assert (schedule.waits, schedule.revision) == (False, again.after.revision + 1)
+
+
+@asynccontextmanager
+async def in_hand_with_a_second_run(those: Crowd, planned: Plan) -> AsyncIterator[tuple[Node, Delivery, Connection]]:
+    """A schedule that waits for two runs, of which a user's transaction has ended one and is left open."""
+    node = await those.node()
+    store = node.store
+    await add(store, A, planned)
+    await tick(store)
+    now = store.now()
+    assert await store.move([stepped(run_now(await schedule_of(store), now, partial(new_id, now)))]) == (True,)
+    first, second = await node.take(2)
+    if planned.overlap is Overlap.QUEUE_ONE:
+        await come_up(store)
+        await tick(store)
+    assert (await schedule_of(store)).waits
+    async with those.connection() as user:
+        await user.execute("BEGIN")
+        assert (await store.settle_in(user, end(first, Succeeded(), store.now()))).verdict is Verdict.ACCEPTED
+        yield node, second, user
+
+
+@on_real_time
+async def test_an_end_does_not_wait_for_a_schedule_that_a_user_has_in_hand(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with (
+        crowd(postgres, postgres_schema) as those,
+        in_hand_with_a_second_run(those, ONE_AT_A_TIME) as (node, second, user),
+    ):
+        store = node.store
+        await store.enqueue([new() for _ in range(20)])
+        others = await node.take(20)
+        ends = [end(one, FATAL, store.now()) for one in others] + [end(second, Succeeded(), store.now())]
+
+        settled = await asyncio.wait_for(store.settle(ends), SOON)
+        assert {one.verdict for one in settled} == {Verdict.ACCEPTED}
+        looked = await store.due(1)
+        assert looked.looks == ()  # who ends the transaction knows what is to become of it
+        assert looked.next_at
+        assert looked.next_at - looked.now <= timedelta(seconds=1)
+        await user.execute("COMMIT")
+        (run,) = await tick(store)  # what was held
+        assert (run.schedule, (await look_at(store)).open) == (A, (run.id,))
+        assert await those.sql("SELECT 1 FROM mainspring.ends") == []
+
+
+@on_real_time
+async def test_a_delay_counts_from_the_last_end_also_if_its_schedule_was_in_hand(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with (
+        crowd(postgres, postgres_schema) as those,
+        in_hand_with_a_second_run(those, AFTER_THE_END) as (node, second, user),
+    ):
+        between = node.store.now()
+        assert await asyncio.wait_for(node.settle([second]), SOON) == [Verdict.ACCEPTED]
+        await user.execute("COMMIT")
+        await tick(node.store)
+        schedule = await schedule_of(node.store)
+
+        assert schedule.last_end
+        assert schedule.last_end >= between
+        assert schedule.next_at == schedule.last_end + HOUR
+
+
+@on_real_time
+async def test_an_end_is_told_although_whoever_had_the_schedule_in_hand_took_it_all_back(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with (
+        crowd(postgres, postgres_schema) as those,
+        in_hand_with_a_second_run(those, ONE_AT_A_TIME) as (node, second, user),
+    ):
+        store = node.store
+        assert await asyncio.wait_for(node.settle([second]), SOON) == [Verdict.ACCEPTED]
+        before = (await schedule_of(store)).last_end
+        await user.execute("ROLLBACK")
+
+        (look,) = (await store.due(1)).looks
+        assert look.schedule.last_end != before
+        assert await tick(store) == []  # the first run goes on, and is waited for
+        assert (await schedule_of(store)).waits
+        assert await those.sql("SELECT 1 FROM mainspring.ends") == []
+
+
+@on_real_time
+async def test_an_end_of_a_schedule_that_was_removed_meanwhile_is_forgotten(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with (
+        crowd(postgres, postgres_schema) as those,
+        in_hand_with_a_second_run(those, ONE_AT_A_TIME) as (node, second, user),
+    ):
+        assert await node.settle([second]) == [Verdict.ACCEPTED]
+        await user.execute("ROLLBACK")
+        assert await node.store.move([stepped(remove(await schedule_of(node.store)))]) == (True,)
+        looked = await node.store.due(1)
+
+        assert (looked.looks, await those.sql("SELECT 1 FROM mainspring.ends")) == ((), [])
 
 
 @on_real_time

@@ -1,8 +1,10 @@
 """Looking at schedules: at those that are due, at some by name, at all of them page by page. Locks nothing."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from mainspring.core.names import Name
 from mainspring.errors import ScheduleError
@@ -17,6 +19,8 @@ _DUE: Final = statement("schedules_due")
 _LOOK: Final = statement("schedules_look")
 _PAGE: Final = statement("schedules_page")
 _PAGE_OF_OWNER: Final = statement("schedules_page_of_owner")
+AGAIN: Final = timedelta(seconds=1)
+"""When to look again for what somebody has in hand."""
 
 
 class Seen(NamedTuple):
@@ -27,7 +31,14 @@ class Seen(NamedTuple):
     last: Row
 
 
-def due(at: datetime | None, limit: int, head: Head) -> Verb[Looked]:
+class Due(NamedTuple):
+    """What is due, and whether there are schedules that have not been told of the end of a run."""
+
+    looked: Looked
+    is_untold: bool
+
+
+def due(at: datetime | None, limit: int, head: Head) -> Verb[Due]:
     """Look at what is due. One statement; more where there are schedules that cannot be read, for they do not count."""
     mark = head.mark() if at is None else Mark()  # a test's clock goes as it likes
     start = mark.place
@@ -37,14 +48,21 @@ def due(at: datetime | None, limit: int, head: Head) -> Verb[Looked]:
         wanted = limit - len(looks)
         rows = sorted((yield Ask(_DUE, (at, *start, wanted, OPEN_SHOWN))), key=_turn)
         if start == mark.place:
-            now, _, _, next_at, _, ended_at, *_ = rows[-1]
-            head.advance(mark, next_at if len(rows) == 1 else rows[0][3], now, (ended_at - now).total_seconds())
+            now, _, _, next_at, _, read_at, *_ = rows[-1]
+            head.advance(mark, next_at if len(rows) == 1 else rows[0][3], now, (read_at - now).total_seconds())
         seen = _seen(rows)
         looks += seen.looks
         unreadable |= seen.unreadable
         if len(rows) <= wanted or not seen.unreadable:
-            return Looked(now=seen.last[0], looks=tuple(looks), next_at=seen.last[3], unreadable=unreadable)
+            looked = Looked(now=seen.last[0], looks=tuple(looks), next_at=seen.last[3], unreadable=unreadable)
+            return Due(looked, seen.last[4])
         start = (rows[-2][3], rows[-2][1])
+
+
+def soon(looked: Looked) -> Looked:
+    """Have schedules looked at again soon: somebody has one in hand that is to be told of the end of a run."""
+    again = looked.now + AGAIN
+    return replace(looked, next_at=again if looked.next_at is None else min(again, looked.next_at))
 
 
 def _turn(row: Row) -> tuple[bool, datetime, str]:

@@ -243,7 +243,11 @@ class PostgresStore:
     # Schedules
 
     async def due(self, limit: int) -> Looked:
-        return await self._run(lambda: schedules.due(self._at, limit, self._head))
+        due = await self._run(lambda: schedules.due(self._at, limit, self._head))
+        if due.is_untold and await self._run(lambda: runs.tell_kept(self._at), whole=True):
+            self._head.pull(due.looked.now)
+            due = await self._run(lambda: schedules.due(self._at, limit, self._head))
+        return schedules.soon(due.looked) if due.is_untold else due.looked
 
     async def look(self, names: Sequence[Name]) -> Looked:
         return await self._run(lambda: schedules.look(self._at, names))
