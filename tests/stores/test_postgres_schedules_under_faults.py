@@ -54,6 +54,7 @@ T = TypeVar("T")
 SOON = 2.0
 """Seconds within which what waits for nobody must be done, on a machine that others use too."""
 SHORT = timedelta(milliseconds=20)
+SECOND = timedelta(seconds=1)
 ONE_AT_A_TIME = plan(overlap=Overlap.QUEUE_ONE)
 AFTER_THE_END = plan(Every(HOUR, after_end=True))
 
@@ -139,8 +140,33 @@ async def test_who_begins_to_wait_for_a_run_that_is_just_ending_is_looked_at_aga
             assert await asyncio.wait_for(other.move([move]), SOON) == (True,)
 
         assert await staged(node.settle([delivery]), **{f"after_{where}": meanwhile}) == [Verdict.ACCEPTED]
-        await is_looked_at(other, move)
+        schedule = await schedule_of(other)
+        assert schedule.next_at is not None
+        assert schedule.next_at <= other.now() + SECOND + SHORT
+        await asyncio.sleep((schedule.next_at - other.now()).total_seconds() + 0.01)
         assert len(await tick(other)) == 1
+
+
+@on_real_time
+async def test_who_waits_for_a_run_that_a_user_is_ending_is_looked_at_once_a_second(
+    postgres: Server, postgres_schema: str
+) -> None:
+    """And not all the time, for as long as the user's transaction is left open."""
+    async with (
+        crowd(postgres, postgres_schema) as those,
+        holding_a_slot(those) as (node, delivery, move),
+        those.connection() as user,
+    ):
+        await user.execute("BEGIN")
+        await node.store.settle_in(user, end(delivery, Succeeded(), node.store.now()))
+        before = node.store.now()
+        assert await node.store.move([move]) == (True,)
+
+        schedule = await schedule_of(node.store)
+        assert schedule.waits
+        assert schedule.next_at
+        assert schedule.next_at >= before + SECOND - SHORT  # clocks are known to some milliseconds
+        await user.execute("COMMIT")
 
 
 @on_real_time

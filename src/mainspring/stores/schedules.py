@@ -20,6 +20,7 @@ from mainspring.errors import ScheduleError
 OPEN_SHOWN: Final = 10
 """Of the open runs of a schedule, a look shows so many, the newest."""
 
+_LONGEST_LINE: Final = 200
 _FOREVER: Final = datetime.max.replace(tzinfo=UTC)
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Schedule).decode
@@ -91,5 +92,11 @@ def _error(change: Change) -> str | None:
         return None
     if isinstance(change.outcome, Raised):
         error = change.outcome.error
-        return f"{error.type}: {error.message}" if error.message else error.type
+        said = next((line for line in error.message.splitlines() if line.strip()), "")
+        return _cut(f"{error.type}: {said}" if said else error.type)
     return None if change.after.cause is None else change.after.cause.value
+
+
+def _cut(line: str) -> str:
+    """Cut a line that is long: a run is kept for longer than its job, which has all of it."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
