@@ -183,6 +183,7 @@ class Schedules(Protocol):
         4. One that is to wait (`waits`) while no run of it is open is to be looked at at once: `next_at` becomes now,
            unless it is paused.
         5. Taking a schedule away leaves its runs and its jobs.
+        6. One that cannot be read here (`Unread`) can be taken away all the same.
         """
         ...
 

@@ -16,6 +16,7 @@ from mainspring.core.missed import Reason
 from mainspring.core.outcome import Raised
 from mainspring.core.schedule import Run, Schedule
 from mainspring.errors import ScheduleError
+from mainspring.stores.records import Unread
 
 OPEN_SHOWN: Final = 10
 """Of the open runs of a schedule, a look shows so many, the newest."""
@@ -52,6 +53,11 @@ def read_schedule(
     except msgspec.DecodeError as error:  # also for a rule that raised, which knows best what is wrong
         raise ScheduleError(f"schedule {name}", str(error.__cause__ or error)) from error
     return replace(kept, revision=revision, next_at=next_at, waits=waits, last_end=last_end)
+
+
+def kept_runs(subject: Schedule | Unread) -> timedelta:
+    """Say how long a schedule keeps its runs; of one that cannot be read only what it has is known."""
+    return subject.plan.keep_runs if isinstance(subject, Schedule) else timedelta(0)
 
 
 def keep_until(run: Run, keep_runs: timedelta) -> datetime:

@@ -18,8 +18,8 @@ from mainspring.stores.postgres import mixed, runs
 from mainspring.stores.postgres.rows import columns, key_bytes
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Verb
-from mainspring.stores.records import Move, NewJob
-from mainspring.stores.schedules import schedule_bytes
+from mainspring.stores.records import Move, NewJob, Unread
+from mainspring.stores.schedules import kept_runs, schedule_bytes
 
 _HOLD: Final = statement("schedules_hold")
 _THERE: Final = statement("schedules_there")
@@ -45,7 +45,7 @@ class Step(NamedTuple):
     place: int
     """In its call."""
     name: str
-    before: Schedule | None
+    before: Schedule | Unread | None
     after: Schedule | None
     record: bytes
     runs: tuple[Run, ...]
@@ -65,7 +65,7 @@ class Step(NamedTuple):
             b"" if move.after is None else schedule_bytes(move.after),
             move.runs,
             move.jobs,
-            subject.plan.keep_runs,
+            kept_runs(subject),
         )
 
     @property
@@ -230,7 +230,7 @@ class _Batch:
         given = [
             (step.name, key_bytes(step.after.owner))
             for step in steps
-            if step.after and step.before and step.after.owner != step.before.owner
+            if step.after and isinstance(step.before, Schedule) and step.after.owner != step.before.owner
         ]
         if given:
             yield Ask(_GIVE, columns(given))
