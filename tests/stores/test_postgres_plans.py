@@ -303,7 +303,7 @@ NOT_PLANNED = {
     "schedules_be_brief",
     "schedules_wait",
     "schedules_give",
-    "schedules_wake",
+    "schedules_wake_idle",
     "schedules_answered",
     "schedules_try_again",
     "runs_without_job",

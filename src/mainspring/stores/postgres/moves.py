@@ -29,7 +29,7 @@ _ADD: Final = statement("schedules_add")
 _WRITE: Final = statement("schedules_write")
 _GIVE: Final = statement("schedules_give")
 _REMOVE: Final = statement("schedules_remove")
-_WAKE: Final = statement("schedules_wake")
+_WAKE_IDLE: Final = statement("schedules_wake_idle")
 _ANSWERED: Final = statement("schedules_answered")
 _ANSWER: Final = statement("schedules_answer")
 _TRY_AGAIN: Final = statement("schedules_try_again")
@@ -253,7 +253,7 @@ class _Batch:
         last = {step.name: step.after for step in steps}
         idle = [(name, after.revision) for name, after in last.items() if after and _waits(after) and name not in busy]
         if idle:
-            yield Ask(_WAKE, (self._at, *columns(idle)))
+            yield Ask(_WAKE_IDLE, (self._at, *columns(idle)))
 
 
 def _revisions(steps: Sequence[Step]) -> tuple[list[str], list[int]]:

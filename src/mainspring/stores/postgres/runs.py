@@ -30,7 +30,7 @@ _END: Final = statement("runs_end")
 _LET_GO: Final = statement("runs_let_go")
 _AWAITING: Final = statement("schedules_awaiting")
 _HOLD_AWAITING: Final = statement("schedules_hold_awaiting")
-_POKE: Final = statement("schedules_poke")
+_WAKE: Final = statement("schedules_wake")
 _KEEP_END: Final = statement("ends_add")
 _UNTOLD: Final = statement("ends_of_whom")
 _TAKE_ENDS: Final = statement("ends_take")
@@ -90,7 +90,7 @@ def _tell(now: datetime, ended: set[str]) -> Verb[None]:
     held = yield Ask(_HOLD_AWAITING, (awaiting,))
     told = [(schedule, revision, now) for schedule, revision, waits, _ in held if waits]
     if told:
-        yield Ask(_POKE, (now, *columns(told)))
+        yield Ask(_WAKE, (now, *columns(told)))
     in_hand = set(awaiting) - {row[0] for row in held}
     if in_hand:
         yield Ask(_KEEP_END, (now, sorted(in_hand)))
@@ -115,7 +115,7 @@ def tell_kept(at: datetime | None) -> Verb[bool]:
         if schedule in ends
     ]
     if told:
-        yield Ask(_POKE, (now, *columns(told)))
+        yield Ask(_WAKE, (now, *columns(told)))
     return bool(told)
 
 

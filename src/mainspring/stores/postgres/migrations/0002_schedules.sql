@@ -1,7 +1,8 @@
 -- Schedules and their runs.
 -- oldest code: 2
 --
--- Code that knows only the first migration would end jobs of schedules without a word to their runs.
+-- Code that knows only the first migration would end jobs of schedules without a word to their runs: it does not start any
+-- more. Nodes of such code that run already are not told, and have to be stopped before.
 
 -- Which there are; names are sorted as Python sorts them, whatever the database's own order is.
 CREATE TABLE mainspring.schedules (
