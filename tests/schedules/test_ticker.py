@@ -19,6 +19,7 @@ from mainspring.core.missed import Reason
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
 from mainspring.core.schedule import Schedule, create
+from mainspring.errors import UnknownSchedule
 from mainspring.runtime.firing import move_of
 from mainspring.runtime.ticker import GAP, REARM
 from mainspring.stores.memory import MemoryStore
@@ -329,6 +330,18 @@ async def test_a_schedule_that_cannot_be_read_hinders_nobody_and_is_told_of_once
     assert len(recorder.times("due")) <= 120 * 1.1
     told = [record for record in caplog.records if "a-first" in record.getMessage()]
     assert [(record.levelno, "on_full_moon" in record.getMessage()) for record in told] == [(logging.ERROR, True)]
+
+
+async def test_a_schedule_that_cannot_be_read_can_be_removed(app: Mainspring) -> None:
+    task, _ = diary_task(app)
+    async with app:
+        await app.schedules.add("strange", Every(MINUTE), task.call())
+        await spoil(app, "strange")
+        await app.schedules.remove("strange")
+        page = await app.schedules.list()
+        assert (page.looks, page.unreadable) == ((), {})
+        with pytest.raises(UnknownSchedule):
+            await app.schedules.remove("strange")
 
 
 async def test_more_schedules_that_cannot_be_read_than_a_tick_takes_hinder_nobody(app: Mainspring) -> None:

@@ -27,7 +27,7 @@ from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of
 from mainspring.runtime.planned import TRIES, beginning, look_at, step
 from mainspring.stores.port import Store
-from mainspring.stores.records import Look, RunFilter, RunPage, SchedulePage
+from mainspring.stores.records import Look, Move, RunFilter, RunPage, SchedulePage
 
 MOST_BACKFILLED: Final = 1000
 """Slots that one backfill may make jobs for: they all come up at once."""
@@ -105,6 +105,9 @@ class Schedules:
     async def remove(self, name: str) -> None:
         """Take a schedule away. Its jobs go on, and its runs are kept for as long as they would have been."""
         store = await self._connection.store()
+        for unread in (await store.look([Name.parse(name)])).unread:  # nobody else would ever get rid of it
+            if (await store.move([Move(before=unread, after=None)]))[0]:
+                return
         await step(store, Name.parse(name), lambda look, _: core.remove(look.schedule))
 
     async def run(self, name: str) -> JobHandle[Any]:

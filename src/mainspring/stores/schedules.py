@@ -16,10 +16,12 @@ from mainspring.core.missed import Reason
 from mainspring.core.outcome import Raised
 from mainspring.core.schedule import Run, Schedule
 from mainspring.errors import ScheduleError
+from mainspring.stores.records import Unread
 
 OPEN_SHOWN: Final = 10
 """Of the open runs of a schedule, a look shows so many, the newest."""
 
+_LONGEST_LINE: Final = 200
 _FOREVER: Final = datetime.max.replace(tzinfo=UTC)
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Schedule).decode
@@ -51,6 +53,11 @@ def read_schedule(
     except msgspec.DecodeError as error:  # also for a rule that raised, which knows best what is wrong
         raise ScheduleError(f"schedule {name}", str(error.__cause__ or error)) from error
     return replace(kept, revision=revision, next_at=next_at, waits=waits, last_end=last_end)
+
+
+def kept_runs(subject: Schedule | Unread) -> timedelta:
+    """Say how long a schedule keeps its runs; of one that cannot be read only what it has is known."""
+    return subject.plan.keep_runs if isinstance(subject, Schedule) else timedelta(0)
 
 
 def keep_until(run: Run, keep_runs: timedelta) -> datetime:
@@ -91,5 +98,11 @@ def _error(change: Change) -> str | None:
         return None
     if isinstance(change.outcome, Raised):
         error = change.outcome.error
-        return f"{error.type}: {error.message}" if error.message else error.type
+        said = next((line for line in error.message.splitlines() if line.strip()), "")
+        return _cut(f"{error.type}: {said}" if said else error.type)
     return None if change.after.cause is None else change.after.cause.value
+
+
+def _cut(line: str) -> str:
+    """Cut a line that is long: a run is kept for longer than its job, which has all of it."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
