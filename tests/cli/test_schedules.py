@@ -457,7 +457,8 @@ def test_a_name_that_is_taken_and_a_task_that_is_not_there_end_with_1(shop: Shop
     plan(shop)
     done = shop.run("schedules", "add", "shop:app", "nightly", "--manual", "--task", "where")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "there is something named 'nightly' already" in done.stderr
+    assert "there is a schedule named 'nightly' already" in done.stderr
+    assert "schedules change" in done.stderr
     done = shop.run("schedules", "add", "shop:app", "other", "--manual", "--task", "wher")
     assert (done.returncode, done.stderr) == (1, "mainspring: no task is named 'wher'; did you mean 'where'?\n")
 
