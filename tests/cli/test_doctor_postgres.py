@@ -68,7 +68,7 @@ def test_a_store_in_good_order_is_found_to_be(healthy: ServerShop) -> None:
     found = examined(healthy.url)
     assert set(found) == {
         *("python", "packages", "clock", "url", "asyncpg", "server", "postgresql", "pooler", "durability", "db clock"),
-        *("room", "vacuum", "schema", "role", "history", "doorbell", "nodes", "jobs", "queues"),
+        *("room", "vacuum", "schema", "role", "history", "doorbell", "nodes", "jobs", "schedules", "queues"),
     }
     assert [
         (subject, says) for subject, says in found.items() if not says.startswith("ok") and subject != "durability"
