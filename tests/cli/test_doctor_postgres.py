@@ -89,7 +89,7 @@ def test_a_reader_that_has_seen_enough_is_no_trouble(healthy: ServerShop) -> Non
 
 def test_jobs_that_wait_while_nobody_works(healthy: ServerShop) -> None:
     healthy.enqueue("add", 1)
-    assert examined(healthy.url)["jobs"].startswith("warn: 1 job waiting, and no node is at work")
+    assert examined(healthy.url, code=1)["jobs"].startswith("fail: no node is at work, and 1 job waits")
 
 
 # The way there.
