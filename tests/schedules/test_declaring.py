@@ -530,14 +530,14 @@ def test_everything_can_be_done_by_code_without_an_event_loop(app: Mainspring) -
     task = app.task(name="work")(nothing)
     try:
         schedules_.add_sync("x", Every(DAY), task.call())
-        schedules_.change_sync("x", Every(HOUR), jitter="1s")
+        schedules_.change_sync("x", Every(HOUR, start=T0 - DAY), jitter="1s")
         schedules_.pause_sync("x", by="me")
         schedules_.resume_sync("x")
         assert schedules_.get_sync("x").plan.jitter == SECOND
         assert schedules_.run_sync("x").state_sync()
         assert len(schedules_.runs_sync("x").runs) == 1
         assert len(schedules_.list_sync().looks) == 1
-        assert schedules_.backfill_sync("x", T0 - SECOND, T0) == ()
+        assert schedules_.backfill_sync("x", T0 - MINUTE, T0 - SECOND) == ()
         schedules_.remove_sync("x")
         assert schedules_.list_sync().looks == ()
     finally:

@@ -723,7 +723,9 @@ async def test_run_now_works_whatever_the_schedule_does(app: Mainspring, state: 
     task, diary = diary_task(app)
     rule = Manual() if state == "manual" else Every(MINUTE)
     async with app.node():
-        await app.schedules.add("x", rule, task.call(), until=T0 if state == "over" else None)
+        await app.schedules.add("x", rule, task.call())
+        if state == "over":
+            await app.schedules.change("x", until=T0)
         if state == "paused":
             await app.schedules.pause("x")
         await (await app.schedules.run("x")).result("1s")

@@ -73,6 +73,12 @@ class Options:
     retention: Retention | None = None
     tx: object = None
 
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Name those that can be said of one job only."""
+        given = {"id": self.id, "owner": self.owner, "traceparent": self.traceparent}
+        return tuple(name for name, value in given.items() if value is not None)
+
     def but(self, given: Using) -> "Options":
         """Read what was said on top of this; raises `DeclarationError` with everything that is wrong with it."""
         values, problems = read_all(given, _READERS)
@@ -155,6 +161,12 @@ def read_moment(value: object) -> datetime:
         return value
     if isinstance(value, datetime):
         raise DeclarationError(str(value), "it has no time zone; add tzinfo=UTC, or the zone it is meant in")
+    raise DeclarationError(repr(value), "a datetime is needed")
+
+
+def _read_run_at(value: object) -> datetime:
+    if isinstance(value, datetime):
+        return read_moment(value)
     raise DeclarationError(repr(value), "a datetime is needed; for a length of time there is delay=")
 
 
@@ -174,7 +186,7 @@ def _read_tx(value: object) -> object:
 
 _READERS: Final[Mapping[str, Reader]] = {
     "delay": duration,
-    "run_at": read_moment,
+    "run_at": _read_run_at,
     "priority": read_priority,
     "queue": read_queue,
     "max_attempts": read_count,
