@@ -13,6 +13,7 @@ from uuid import UUID
 from mainspring.core.command import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from mainspring.core.job import JobId, Retention
 from mainspring.core.names import Name
+from mainspring.core.retry import GREATEST
 from mainspring.core.unique import Unique
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError
@@ -124,9 +125,9 @@ def read_text(value: object) -> str:
 
 
 def read_count(value: object) -> int:
-    if type(value) is int and value >= 1:
+    if type(value) is int and 1 <= value <= GREATEST:
         return value
-    raise DeclarationError(repr(value), "a number of at least 1 is needed")
+    raise DeclarationError(repr(value), f"a number from 1 to {GREATEST:,} is needed")
 
 
 def read_retention(value: object) -> Retention:

@@ -90,7 +90,8 @@ class Schedules:
         def choose(look: Look, now: datetime) -> Decision:
             there = look.schedule
             plan = changed(there.plan, rule, call, options, f"schedule {name!r}")
-            return core.change(there, plan, now, partial(new_id, now), owner=there.owner, release=there.release)
+            ids, busy = partial(new_id, now), bool(look.open)
+            return core.change(there, plan, now, ids, busy=busy, owner=there.owner, release=there.release)
 
         return await self._step(name, choose, owed_first=True)
 
@@ -100,7 +101,11 @@ class Schedules:
 
     async def resume(self, name: str) -> Schedule:
         """Let a schedule go on from now. Slots of the meantime make no job; one run tells how many there were."""
-        return await self._step(name, lambda look, now: core.resume(look.schedule, now, partial(new_id, now)))
+
+        def choose(look: Look, now: datetime) -> Decision:
+            return core.resume(look.schedule, now, partial(new_id, now), busy=bool(look.open))
+
+        return await self._step(name, choose)
 
     async def remove(self, name: str) -> None:
         """Take a schedule away. Its jobs go on, and its runs are kept for as long as they would have been."""

@@ -16,6 +16,8 @@ from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError
 
 MOMENT: Final = timedelta(microseconds=1)
+LEAST_GRACE: Final = timedelta(seconds=1)
+"""Every slot is decided some milliseconds late. With no grace at all none would ever make a job."""
 
 
 class Reason(StrEnum):
@@ -59,9 +61,11 @@ class Missed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         duration(self.grace)
+        late = f"every slot is decided a little late: a grace of at least 1 s, not {self.grace}"
         DeclarationError.unless(
             "Missed",
             (
+                (self.grace >= LEAST_GRACE, f"{late}; to make up for nothing there is Missed.skip()"),
                 (self.limit >= 1, f"a limit of at least 1, not {self.limit}; to make no job there is Missed.skip()"),
                 (self.per_tick >= 1, f"at least 1 a tick, not {self.per_tick}"),
             ),
