@@ -173,6 +173,26 @@ async def test_F9_nobody_runs_a_step_that_the_clock_has_overtaken(world: World) 
     assert len(world.terms()) > 2, "it never went to another, so that nothing was tested"
 
 
+async def test_F9_a_step_that_lasts_is_stopped_when_the_clock_has_overtaken_it(virtual_time: VirtualTime) -> None:
+    """Nothing wakes the holder then; and a standby that hears no hints asks at its own pace."""
+    world = World.without_hints(virtual_time)
+    a, b = world.sweepers(2, lasts=1000)
+    async with a.node():
+        await asyncio.sleep(4)
+        async with b.node():
+            for _ in range(10):
+                await asyncio.sleep(7.1)
+                world.time.clock.jump("5m")
+                jumped = world.time.elapsed
+                await asyncio.sleep(0.51)
+                ended = [line.at for line in world.lines if line.what == "end"]
+                assert ended, "the step goes on"
+                assert ended[-1] - jumped <= 0.5
+                await asyncio.sleep(6)
+
+    assert len(world.terms()) > 1, "it never went to another, so that nothing was tested"
+
+
 async def test_what_woke_a_step_that_may_not_run_wakes_the_next_one(world: World) -> None:
     a = world.program("a")
     mail = Notifier()

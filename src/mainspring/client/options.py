@@ -125,9 +125,11 @@ def read_text(value: object) -> str:
 
 
 def read_count(value: object) -> int:
-    if type(value) is int and 1 <= value <= GREATEST:
-        return value
-    raise DeclarationError(repr(value), f"a number from 1 to {GREATEST:,} is needed")
+    if type(value) is not int or value < 1:
+        raise DeclarationError(repr(value), "a number of at least 1 is needed")
+    if value > GREATEST:
+        raise DeclarationError(repr(value), f"a number of at most {GREATEST:,} is needed")
+    return value
 
 
 def read_retention(value: object) -> Retention:

@@ -83,8 +83,11 @@ class Ticker:
             return await self._store.move([move_of(one) for one in decisions])
         except _OF_THE_STORE:
             raise
-        except (StoreError, ScheduleError):  # one of them cannot be written; it must not keep back the others
-            return await self._move_one_by_one(decisions)
+        except (StoreError, ScheduleError) as error:  # one of them cannot be written; it must not keep back the others
+            if len(decisions) > 1:
+                return await self._move_one_by_one(decisions)
+            self._put_aside(decisions[0], error)
+            return (None,)
 
     async def _move_one_by_one(self, decisions: Sequence[Decision]) -> Sequence[bool | None]:
         accepted: list[bool | None] = []
@@ -97,7 +100,7 @@ class Ticker:
             except (StoreError, ScheduleError) as error:
                 accepted.append(None)
                 failures.append((decision, error))
-        if len(failures) == len(decisions) > 1:  # hardly the fault of each
+        if len(failures) == len(decisions):  # hardly the fault of each
             raise failures[-1][1]
         for unwritable, why in failures:
             self._put_aside(unwritable, why)
