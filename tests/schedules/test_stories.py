@@ -814,6 +814,27 @@ async def test_a_backfill_does_not_make_again_what_was_forgotten_when_runs_are_n
     assert len(diary.calls) == before
 
 
+@pytest.mark.parametrize("declared", [False, True])
+async def test_a_backfill_does_not_make_again_what_another_of_its_name_may_have_made(
+    app: Mainspring, declared: bool
+) -> None:
+    task, diary = diary_task(app)
+    async with app.node(prune_every="1s"):
+        await app.schedules.add("minutely", Every(MINUTE, start=T0), task.call(), keep_runs="2m")
+        await until(6 * MINUTE + 5 * SECOND)
+        await app.schedules.remove("minutely")
+        if declared:
+            app.schedule(Every(MINUTE, start=T0), name="minutely")(task)
+            await pass_by(20 * SECOND)  # the node declares it by and by
+        else:
+            await app.schedules.add("minutely", Every(MINUTE, start=T0), task.call())
+        with pytest.raises(ScheduleError, match="too long ago"):
+            await app.schedules.backfill("minutely", T0 + MINUTE, T0 + 6 * MINUTE)
+        await until(8 * MINUTE + SECOND)
+        assert await app.schedules.backfill("minutely", T0 + 7 * MINUTE, T0 + 8 * MINUTE) == ()
+    assert sorted(slot for slot in diary.slots if slot) == [T0 + n * MINUTE for n in range(1, 9)]
+
+
 # Pauses.
 
 

@@ -25,7 +25,7 @@ from mainspring.errors import NameTaken, ScheduleError
 from mainspring.handle import JobHandle
 from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of
-from mainspring.runtime.planned import TRIES, beginning, look_at, step
+from mainspring.runtime.planned import TRIES, fresh, look_at, step
 from mainspring.stores.port import Store
 from mainspring.stores.records import Look, RunFilter, RunPage, SchedulePage
 
@@ -73,7 +73,7 @@ class Schedules:
         looked = await store.look([Name.parse(name)])
         if isinstance(rule, Once) and rule.when <= looked.now:
             raise ScheduleError(f"schedule {name!r}", f"{rule.when.isoformat()} has passed already")
-        decision = core.create(Name.parse(name), plan, await beginning(store, Name.parse(name), looked.now))
+        decision = await fresh(store, Name.parse(name), plan, looked.now)
         (accepted,) = await store.move([move_of(decision)])
         if not accepted or decision.after is None:
             raise NameTaken(name)

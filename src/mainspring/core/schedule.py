@@ -186,7 +186,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     last_drop_grown: int = 0
     """How often it has."""
     known_since: datetime | None = None
-    """Earlier runs were pruned while they were kept for a shorter time."""
+    """Earlier runs may have been pruned: they were kept for a shorter time, or were those of another of its name."""
 
     @property
     def next_slot(self) -> datetime | None:
@@ -217,7 +217,14 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 def create(
-    name: Name, plan: Plan, now: datetime, *, owner: str | None = None, release: str = "", paused: Paused | None = None
+    name: Name,
+    plan: Plan,
+    now: datetime,
+    *,
+    owner: str | None = None,
+    release: str = "",
+    paused: Paused | None = None,
+    known_since: datetime | None = None,
 ) -> Decision:
     """Begin a schedule: it owes what comes up from now on."""
     plan = _anchored(plan, now)
@@ -231,6 +238,7 @@ def create(
         owner=owner,
         release=release,
         paused=paused,
+        known_since=known_since,
     )
     return Decision(before=None, after=replace(fresh, next_at=None if paused else _next_slot(fresh, now)))
 
@@ -301,9 +309,7 @@ def backfill(schedule: Schedule, slots: Sequence[datetime], now: datetime, ids: 
     """Make jobs for slots of the past that have none."""
     horizon = _horizon(schedule, now)
     if early := [slot for slot in slots if slot <= horizon]:
-        problem = (
-            f"{early[0]} is too long ago: runs are kept for {schedule.plan.keep_runs}, and who knows whether it had one"
-        )
+        problem = f"{early[0]} is too long ago: what became of slots is known since {horizon}, and who knows whether it had one"
         raise ScheduleError(f"schedule {schedule.name}", problem)
     runs = [_run(schedule, now, ids(), slot=slot, origin=Origin.BACKFILL, is_catch_up=True) for slot in slots]
     return Decision(before=schedule, after=_revised(schedule), runs=tuple(runs))

@@ -98,8 +98,7 @@ async def _declare(store: Store, planned: Planned, name: Name, plan: Plan, *, ne
             log.warning("schedule %s is not made by release %s: %s", name, planned.release, newer)
             return _Done.LEFT
         else:
-            now = await beginning(store, name, looked.now)
-            wanted = (create(name, plan, now, owner=planned.owner, release=planned.release),)
+            wanted = (await fresh(store, name, plan, looked.now, owner=planned.owner, release=planned.release),)
         if isinstance(wanted, _Done):
             return wanted
         (accepted,) = await store.move([move_of(*wanted)])
@@ -157,13 +156,19 @@ async def _remove(store: Store, planned: Planned, tasks: frozenset[Name]) -> boo
     return False
 
 
-async def beginning(store: Store, name: Name, now: datetime) -> datetime:
-    """Say from when on a new schedule owes slots: now, or after those that one of its name has made jobs for already.
+async def fresh(
+    store: Store, name: Name, plan: Plan, now: datetime, *, owner: str | None = None, release: str = ""
+) -> Decision:
+    """Decide on a new schedule, as far as there are traces of another that had its name.
 
-    There are such if the clock was set back. Their jobs could not be made again, and the schedule could not go on.
+    It owes slots from now on, or after those that have a job already. There are such if the clock was set back; their jobs
+    could not be made again, and the schedule could not go on. And of what was before nobody knows which runs have been
+    pruned by now, so that nothing of it can be backfilled.
     """
     made = await store.runs(RunFilter(schedule=name, after_slot=now, with_job=True), limit=PAGE)
-    return max([now, *(run.slot for run in made.runs if run.slot)])
+    begins = max([now, *(run.slot for run in made.runs if run.slot)])
+    traces = await store.runs(RunFilter(schedule=name), limit=1)
+    return create(name, plan, begins, owner=owner, release=release, known_since=begins if traces.runs else None)
 
 
 def _may_go(planned: Planned, schedule: Schedule, tasks: frozenset[Name]) -> bool:
