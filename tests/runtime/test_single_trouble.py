@@ -182,15 +182,13 @@ async def test_F9_a_step_that_lasts_is_stopped_when_the_clock_has_overtaken_it(v
         async with b.node():
             for _ in range(10):
                 await asyncio.sleep(7.1)
+                began = world.lines[-1]
+                assert began.what == "step"
                 world.time.clock.jump("5m")
-                jumped = world.time.elapsed
                 await asyncio.sleep(0.51)
-                ended = [line.at for line in world.lines if line.what == "end"]
-                assert ended, "the step goes on"
-                assert ended[-1] - jumped <= 0.5
+                ends = [line for line in world.of(began.who) if line.what == "end" and line.at > began.at]
+                assert len(ends) == 1, "the step goes on"
                 await asyncio.sleep(6)
-
-    assert len(world.terms()) > 1, "it never went to another, so that nothing was tested"
 
 
 async def test_what_woke_a_step_that_may_not_run_wakes_the_next_one(world: World) -> None:
