@@ -13,6 +13,7 @@ from uuid import UUID
 from mainspring.core.command import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from mainspring.core.job import JobId, Retention
 from mainspring.core.names import Name
+from mainspring.core.retry import GREATEST
 from mainspring.core.unique import Unique
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError
@@ -130,9 +131,11 @@ def read_text(value: object) -> str:
 
 
 def read_count(value: object) -> int:
-    if type(value) is int and value >= 1:
-        return value
-    raise DeclarationError(repr(value), "a number of at least 1 is needed")
+    if type(value) is not int or value < 1:
+        raise DeclarationError(repr(value), "a number of at least 1 is needed")
+    if value > GREATEST:
+        raise DeclarationError(repr(value), f"a number of at most {GREATEST:,} is needed")
+    return value
 
 
 def read_retention(value: object) -> Retention:

@@ -27,7 +27,7 @@ from mainspring.errors import DeclarationError, NameTaken, ScheduleError
 from mainspring.handle import JobHandle
 from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of
-from mainspring.runtime.planned import TRIES, beginning, look_at, step
+from mainspring.runtime.planned import TRIES, fresh, look_at, step
 from mainspring.stores.port import Store
 from mainspring.stores.records import Look, Move, RunFilter, RunPage, SchedulePage
 
@@ -80,7 +80,7 @@ class Schedules:
             raise ScheduleError(f"schedule {name!r}", f"{rule.when.isoformat()} has passed already")
         if plan.until is not None and plan.until <= looked.now:
             raise ScheduleError(f"schedule {name!r}", f"until {plan.until.isoformat()} has passed already")
-        decision = core.create(Name.parse(name), plan, await beginning(store, Name.parse(name), looked.now))
+        decision = await fresh(store, Name.parse(name), plan, looked.now)
         (accepted,) = await store.move([move_of(decision)])
         if not accepted or decision.after is None:
             raise NameTaken(name, "schedule")
@@ -102,7 +102,8 @@ class Schedules:
                 self._own([call])
             # While it was over nothing was owed, and nothing shall be when it goes on.
             base = replace(there, cursor=max(now, there.cursor)) if there.is_over else there
-            decision = core.change(base, plan, now, partial(new_id, now), owner=there.owner, release=there.release)
+            ids, busy = partial(new_id, now), bool(look.open)
+            decision = core.change(base, plan, now, ids, busy=busy, owner=there.owner, release=there.release)
             return replace(decision, before=there)
 
         return await self._step(name, choose, owed_first=True)
@@ -115,7 +116,11 @@ class Schedules:
 
     async def resume(self, name: str) -> Schedule:
         """Let a schedule go on from now. Slots of the meantime make no job; one run tells how many there were."""
-        return await self._step(name, lambda look, now: core.resume(look.schedule, now, partial(new_id, now)))
+
+        def choose(look: Look, now: datetime) -> Decision:
+            return core.resume(look.schedule, now, partial(new_id, now), busy=bool(look.open))
+
+        return await self._step(name, choose)
 
     async def remove(self, name: str) -> None:
         """Take a schedule away. Its jobs go on, and its runs are kept for as long as they would have been."""

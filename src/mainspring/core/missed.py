@@ -19,6 +19,8 @@ from mainspring.errors import DeclarationError
 MOMENT: Final = timedelta(microseconds=1)
 _MOST: Final = 2**31 - 1
 _WHOLE: Final = ", in whole numbers, not "
+LEAST_GRACE: Final = timedelta(seconds=1)
+"""Every slot is decided some milliseconds late. With no grace at all none would ever make a job."""
 
 
 class Reason(StrEnum):
@@ -64,10 +66,12 @@ class Missed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         force_setattr(self, "grace", duration(self.grace))
         is_policy = self.policy in list(Policy)
         limit = f"a limit of at least 1{_WHOLE}{self.limit!r}; to make no job there is Missed.skip()"
+        late = f"every slot is decided a little late: a grace of at least 1 s, not {self.grace}"
         DeclarationError.unless(
             "Missed",
             (
                 (is_policy, f"a policy is one of {', '.join(Policy)}, not {self.policy!r}"),
+                (self.grace >= LEAST_GRACE, f"{late}; to make up for nothing there is Missed.skip()"),
                 (_is_count(self.limit), limit),
                 (_is_count(self.per_tick), f"at least 1 a tick{_WHOLE}{self.per_tick!r}"),
             ),

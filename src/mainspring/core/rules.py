@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
@@ -229,22 +228,6 @@ def same_rule(declared: Rule, stored: Rule) -> bool:
     if isinstance(declared, Every) and isinstance(stored, Every) and declared.start is None:
         stored = replace(stored, start=None)
     return declared == stored
-
-
-def rule_to_json(rule: Rule) -> str:
-    """Write a rule as stores keep it. What its fields mean never changes: another meaning would get another tag."""
-    return msgspec.json.encode(rule).decode()
-
-
-def rule_from_json(text: str) -> Rule:
-    """Read a stored rule; raises `ScheduleError` if it cannot be read any more, as when its zone has gone."""
-    try:
-        return _decoder.decode(text)
-    except ValueError as error:  # of msgspec, which takes ours over
-        raise ScheduleError(f"the stored rule {text[:200]}", str(error)) from None
-
-
-_decoder: Final[msgspec.json.Decoder[Rule]] = msgspec.json.Decoder(Rule)
 
 
 def _between(rule: Rule, start: datetime, end: datetime) -> Iterator[datetime]:

@@ -5,6 +5,7 @@ schedule is written only from the revision that it was decided on; whoever comes
 is due and nothing else.
 """
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -15,6 +16,7 @@ from mainspring.core.job import FINISHED, JobId
 from mainspring.core.machine import command
 from mainspring.core.missed import Reason
 from mainspring.core.schedule import Decision, Run, decide
+from mainspring.errors import ScheduleError, SchemaError, StoreClosed, StoreError, StoreUnavailable
 from mainspring.ids import new_id
 from mainspring.runtime.events import Events, log
 from mainspring.runtime.firing import move_of
@@ -28,6 +30,16 @@ GAP: Final = 0.25  # seconds between two looks that nothing but a hint asked for
 LEAST: Final = 0.001
 
 _WORTH_A_WARNING: Final = {Reason.SKIPPED, Reason.TOO_OLD}
+_OF_THE_STORE: Final = (StoreUnavailable, StoreClosed, SchemaError)  # whatever is written
+
+_WHY: Final = {
+    Reason.SKIPPED: "nobody was there in time, and what was missed is skipped",
+    Reason.SUPERSEDED: "a later slot stands for it",
+    Reason.TOO_OLD: "nobody was there in time, and it is too late now",
+    Reason.OVERLAPPED: "the run before it has not ended",
+    Reason.PAUSED: "it was paused",
+    Reason.TAKEN: "another job has the unique key of its job",
+}
 
 
 class Ticker:
@@ -41,6 +53,8 @@ class Ticker:
         self._looked_at = float("-inf")
         self._look_at = float("-inf")
         self._unreadable: dict[str, str] = {}
+        self._unwritable: dict[str, tuple[int, float]] = {}
+        """Schedules whose next step cannot be written: from which revision, and until when it is not tried again."""
 
     async def step(self) -> Directive:
         now = self._clock.monotonic()
@@ -51,23 +65,69 @@ class Ticker:
         self._looked_at, self._look_at = now, float("-inf")
         looked = await self._store.due(MOST)
         self._tell_of_unreadable(looked)
+        looks = [look for look in looked.looks if not self._is_put_aside(look)]
         decisions = [
-            decide(look.schedule, looked.now, partial(new_id, looked.now), busy=bool(look.open))
-            for look in looked.looks
+            decide(look.schedule, looked.now, partial(new_id, looked.now), busy=bool(look.open)) for look in looks
         ]
-        accepted = await self._store.move([move_of(one) for one in decisions]) if decisions else ()
-        for look, decision, was_accepted in zip(looked.looks, decisions, accepted, strict=True):
+        accepted = await self._move(decisions)
+        for look, decision, was_accepted in zip(looks, decisions, accepted, strict=True):
             if was_accepted:
                 await self._written(look, decision)
         return self._rest(looked, decisions, accepted)
 
-    def _rest(self, looked: Looked, decisions: Sequence[Decision], accepted: Sequence[bool]) -> Directive:
+    async def _move(self, decisions: Sequence[Decision]) -> Sequence[bool | None]:
+        """Write decisions; whether each was accepted, and None for one that cannot be written."""
+        if not decisions:
+            return ()
+        try:
+            return await self._store.move([move_of(one) for one in decisions])
+        except _OF_THE_STORE:
+            raise
+        except (StoreError, ScheduleError) as error:  # one of them cannot be written; it must not keep back the others
+            if len(decisions) > 1:
+                return await self._move_one_by_one(decisions)
+            self._put_aside(decisions[0], error)
+            return (None,)
+
+    async def _move_one_by_one(self, decisions: Sequence[Decision]) -> Sequence[bool | None]:
+        accepted: list[bool | None] = []
+        failures: list[tuple[Decision, Exception]] = []
+        for decision in decisions:
+            try:
+                accepted += await self._store.move([move_of(decision)])
+            except _OF_THE_STORE:
+                raise
+            except (StoreError, ScheduleError) as error:
+                accepted.append(None)
+                failures.append((decision, error))
+        if len(failures) == len(decisions):  # hardly the fault of each
+            raise failures[-1][1]
+        for unwritable, why in failures:
+            self._put_aside(unwritable, why)
+        return accepted
+
+    def _put_aside(self, decision: Decision, error: Exception) -> None:
+        """Leave a schedule alone for a while: each try would cost the others a try of their own."""
+        if decision.before is None:
+            return
+        name, revision = str(decision.before.name), decision.before.revision
+        if self._unwritable.get(name, (0, 0.0))[0] != revision:
+            self._events.count("unwritable_schedules")
+            log.error("schedule %s cannot go on: its next step cannot be written: %s", name, error)
+        self._unwritable[name] = (revision, self._clock.monotonic() + REARM)
+
+    def _is_put_aside(self, look: Look) -> bool:
+        revision, until = self._unwritable.get(str(look.schedule.name), (0, 0.0))
+        return revision == look.schedule.revision and self._clock.monotonic() < until
+
+    def _rest(self, looked: Looked, decisions: Sequence[Decision], accepted: Sequence[bool | None]) -> Directive:
         """Sleep until the next slot; look at once if there is more, and soon if somebody else was faster with some."""
-        if not all(accepted):
+        if False in accepted:
             return self._sleep(GAP)
         if len(looked.looks) == MOST:
-            return Proceed()
-        known = [decision.after.next_at for decision in decisions if decision.after and decision.after.next_at]
+            return Proceed() if any(accepted) else self._sleep(GAP)
+        written = [decision.after for decision, was in zip(decisions, accepted, strict=True) if was]
+        known = [after.next_at for after in written if after and after.next_at]
         instants = [*known, looked.next_at] if looked.next_at else known
         return self._sleep((min(instants) - self._store.now()).total_seconds() if instants else REARM)
 
@@ -89,10 +149,8 @@ class Ticker:
             self._events.count("runs")
             return
         self._events.count(f"slots_{run.reason}", run.count - told)
-        tell = log.warning if run.reason in _WORTH_A_WARNING else log.info
-        tell(
-            "schedule %s made no job for %s, %s from %s to %s", run.schedule, run.reason, run.count, run.slot, run.last
-        )
+        level = logging.WARNING if run.reason in _WORTH_A_WARNING else logging.DEBUG if told else logging.INFO
+        log.log(level, "schedule %s: no job for %s, %s", run.schedule, _slots(run), _WHY[run.reason])
 
     def _tell_of_unreadable(self, looked: Looked) -> None:
         for name, problem in looked.unreadable.items():
@@ -100,6 +158,12 @@ class Ticker:
                 self._unreadable[name] = problem
                 self._events.count("unreadable_schedules")
                 log.error("schedule %s cannot be understood here, and does nothing on this node: %s", name, problem)
+
+
+def _slots(run: Run) -> str:
+    """Say which slots a run is about."""
+    first, last = (slot.isoformat(" ", "seconds") if slot else "" for slot in (run.slot, run.last))
+    return f"the slot of {first}" if run.count == 1 else f"{run.count:,} slots from {first} to {last}"
 
 
 async def cancel(store: Store, jobs: Sequence[JobId]) -> None:

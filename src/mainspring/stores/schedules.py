@@ -28,14 +28,21 @@ _decode: Final = msgspec.json.Decoder(Schedule).decode
 
 
 def schedule_bytes(schedule: Schedule) -> bytes:
-    """Write a schedule down. What cannot be written, such as half a character, raises `ScheduleError`."""
+    """Write a schedule down. What cannot be written, such as half a character, or not be read again, raises `ScheduleError`.
+
+    What nobody can read would never fire again, and could not even be mended or removed.
+    """
     until = schedule.plan.until
     if until is not None and until.tzinfo is not UTC:  # it comes from a user, all others are ours
         schedule = replace(schedule, plan=replace(schedule.plan, until=until.astimezone(UTC)))
     try:
-        return _encode(schedule)
+        record = _encode(schedule)
+        if type(schedule) is Schedule:  # any other is of code that knows more, and has its own ways to read it
+            _decode(record)
     except (UnicodeEncodeError, TypeError, ValueError) as error:
-        raise ScheduleError(f"schedule {schedule.name}", f"it cannot be kept: {error}") from error
+        problem = error.__cause__ if isinstance(error, msgspec.DecodeError) and error.__cause__ else error
+        raise ScheduleError(f"schedule {schedule.name}", f"it cannot be kept: {problem}") from error
+    return record
 
 
 def read_schedule(
