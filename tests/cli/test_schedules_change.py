@@ -150,6 +150,7 @@ def test_adding_once_says_what_was_made_of_it(shop: Shop) -> None:
 # Which app.
 
 
+@pytest.mark.slow
 def test_the_app_can_be_said_by_an_option_or_a_variable(shop: Shop) -> None:
     done = shop.run("schedules", "add", "one", "--app", "shop:app", "--manual", "--task", "where")
     assert (done.returncode, done.stderr) == (0, "")

@@ -145,7 +145,7 @@ def test_what_could_not_be_read_again_is_not_written(wrong: Schedule) -> None:
 
 def test_a_rule_that_is_refused_here_says_why_in_its_own_words() -> None:
     record = schedule_bytes(replace(SCHEDULE, plan=replace(PLAN, missed=Missed.all(limit=7))))
-    with pytest.raises(ScheduleError, match=r"schedule shop:nightly: Missed: a limit of at least 1, not 0"):
+    with pytest.raises(ScheduleError, match=r"schedule shop:nightly: Missed: a limit of at least 1, in whole numbers, not 0"):
         read(record.replace(b'"limit":7', b'"limit":0'))
 
 
