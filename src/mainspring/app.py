@@ -39,9 +39,10 @@ from mainspring.core.limits import Limit
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
 from mainspring.duration import Duration, duration
-from mainspring.errors import DeclarationError, NameTaken, ScheduleError, UnknownTask
+from mainspring.errors import DeclarationError, NameTaken, PayloadError, ScheduleError, UnknownTask
 from mainspring.handle import JobHandle
 from mainspring.runtime.definition import QueueSettings, Registry
+from mainspring.runtime.events import log
 from mainspring.runtime.planned import Planned
 from mainspring.runtime.service import ServiceContext, ServiceDefinition
 from mainspring.settings import NodeSettings
@@ -82,17 +83,19 @@ class Mainspring:
         store: Store | None = None,
         clock: Clock | None = None,
         owner: str | None = None,
-        release: str = "",
+        release: str | None = None,
     ) -> None:
+        _, problems = read_all({"owner": owner, "release": release}, _DEPLOYMENT_READERS)
         if url is not None and store is not None:
-            raise DeclarationError("Mainspring", "it was given a URL and a store; give one of them")
+            problems.append("it was given a URL and a store; give one of them")
+        DeclarationError.unless("Mainspring", ((False, problem) for problem in problems))
         self.registry: Final = Registry()
         source = source_of(url if store is None else store)
         self._connection: Final = Connection(source, clock or SystemClock(), self._introduce)
         self.task: Final = Declarer(self._connection, self._register)
-        self.schedules: Final = Schedules(self._connection, self._made)
+        self.schedules: Final = Schedules(self._connection, self._made, self._own)
         self.breakers: Final = Breakers(self._connection)
-        self._planned = Planned(owner=owner or "app", owner_is_given=owner is not None, release=release)
+        self._planned = Planned(owner=owner or "app", owner_is_given=owner is not None, release=release or "")
         self._tasks: dict[Name, Task[..., Any]] = {}
         self._services: dict[Name, ServiceDefinition] = {}
         self._queues: dict[str, QueueSettings] = {}
@@ -219,9 +222,18 @@ class Mainspring:
             if not isinstance(task, Task):
                 raise ScheduleError(f"schedule {name or task!r}", "write @app.schedule(…) above @app.task")
             planned = Name.parse(name or task.name)
-            call = task.call(*args, **(kwargs or {}))
+            try:
+                call = task.call(*args, **(kwargs or {}))
+            except PayloadError as error:
+                raise PayloadError(f"schedule {planned}, {error.subject}", error.path, error.problem) from None
             self._own([call])
-            self._planned.add(planned, plan_of(f"schedule {planned}", rule, call, options))
+            plan = plan_of(f"schedule {planned}", rule, call, options)
+            if planned in self._planned.plans:
+                raise NameTaken(str(planned), "schedule")
+            if plan.until is not None and plan.until <= self.clock.now():
+                # No error: code may stand for longer than what it plans.
+                log.warning("schedule %s will make no job: its until, %s, has passed", planned, plan.until.isoformat())
+            self._planned.add(planned, plan)
             return task
 
         return declare
@@ -381,6 +393,23 @@ def _read_limit(value: object) -> Limit:
         return value
     raise DeclarationError(repr(value), "write Limit(concurrency=10); keys are for the limits of tasks")
 
+
+def _read_owner(value: object) -> str:
+    if not isinstance(value, str):
+        raise DeclarationError("owner", f"owner is text, not {value!r}")
+    if not value.strip():
+        problem = "owner is empty, as from a variable that is not set; name the deployment, or leave it out"
+        raise DeclarationError("owner", problem)
+    return value
+
+
+def _read_release(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise DeclarationError("release", f"release is text, not {value!r}")
+
+
+_DEPLOYMENT_READERS: Final[Mapping[str, Reader]] = {"owner": _read_owner, "release": _read_release}
 
 _QUEUE_READERS: Final[Mapping[str, Reader]] = {
     "name": read_queue,

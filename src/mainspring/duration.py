@@ -61,6 +61,8 @@ def _span(value: Duration) -> timedelta:
 
 def _read(text: str) -> timedelta:
     found = _TEXT.fullmatch(text)
+    if text.startswith("-") and _TEXT.fullmatch(text[1:].lstrip()):
+        raise BadDuration(repr(text), "time does not run backwards")
     given = {unit: count for unit, count in found.groupdict().items() if count} if found else {}
     if not given:
         raise BadDuration(repr(text), 'write it as "90s", "15m" or "1d12h": w, d, h, m, s, ms, the largest first')

@@ -113,14 +113,21 @@ class IllegalTransition(MainspringError):
 
 
 class NameTaken(MainspringError):
-    """There is something under `name` already: a task of an app, a service of a task set."""
+    """There is something under `name` already: a task of an app, a service of a task set, a schedule; `kind` if known."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, kind: str = "") -> None:
+        super().__init__(name, kind)
         self.name = name
+        self.kind = kind
 
     def __str__(self) -> str:
-        return f"there is something named {self.name!r} already; give the second one a name of its own"
+        what = f"a {self.kind}" if self.kind else "something"
+        instead = (
+            ", or change the first one (schedules.change; in a shell, schedules change)"
+            if self.kind == "schedule"
+            else ""
+        )
+        return f"there is {what} named {self.name!r} already; give the second one a name of its own{instead}"
 
 
 class ShuttingDown(MainspringError):

@@ -53,7 +53,7 @@ class Enqueuer(Generic[P, R]):
         """Check and write the arguments, and keep them for `enqueue_many`."""
         if self._options.tx is not None:
             raise DeclarationError("using", "a call is made outside of transactions; use tx where it is enqueued")
-        return Call(self.definition, self._new(args, kwargs))
+        return Call(self.definition, self._new(args, kwargs), self._options.own)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue one job, and return it once it is committed. Raises `PayloadError` for wrong arguments."""

@@ -141,6 +141,13 @@ def test_every_problem_of_a_declaration_is_told_at_once(app: Mainspring) -> None
         assert problem in found
 
 
+def test_a_number_that_a_store_could_not_keep_is_refused(app: Mainspring) -> None:
+    with pytest.raises(DeclarationError, match="max_attempts: 2147483648: a number of at most 2,147,483,647"):
+        app.task(max_attempts=2**31)(resize)
+    with pytest.raises(DeclarationError, match="loss_limit: 2147483648: a number of at most 2,147,483,647"):
+        app.task(loss_limit=2**31)(resize)
+
+
 def test_none_stands_for_nothing_said(app: Mainspring) -> None:
     definition = app.task(name=None, queue=None, unique=None, limit=None, keep=None)(resize).definition
 

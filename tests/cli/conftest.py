@@ -171,7 +171,7 @@ def cli(*arguments: str) -> Result:
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    for name in ("MAINSPRING_URL", "MAINSPRING_DEBUG"):
+    for name in ("MAINSPRING_APP", "MAINSPRING_URL", "MAINSPRING_DEBUG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")

@@ -12,17 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Every, Mainspring
 from mainspring.cli.doctor.content import QUICKLY, integrity
 from mainspring.cli.doctor.finding import Finding, Level
 from mainspring.cli.doctor.here import clock, sqlite_version
 from mainspring.cli.doctor.life import doorbell, live_nodes
 from mainspring.cli.doctor.place import disk, file_system, kind_of, place
+from mainspring.cli.nodes import standing
 from mainspring.core.job import NodeId
 from mainspring.runtime.process import this_process
 from mainspring.stores.records import NodeRecord, NodeView, Process
 from mainspring.stores.sqlite import SqliteStore
 from tests.cli.conftest import Shop, cli
+from tests.cli.schedules_shop import plan
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -50,7 +52,7 @@ def test_a_store_in_good_order_is_found_to_be(healthy: Shop) -> None:
     assert [says for says in found.values() if not says.startswith("ok")] == []
     assert set(found) == {
         *("python", "packages", "sqlite", "clock", "url", "file", "file time", "folder", "file system", "disk"),
-        *("integrity", "durability", "schema", "doorbell", "nodes", "jobs", "queues"),
+        *("integrity", "durability", "schema", "doorbell", "nodes", "jobs", "schedules", "queues"),
     }
 
 
@@ -58,7 +60,7 @@ def test_it_leaves_everything_as_it_was(healthy: Shop) -> None:
     shop = healthy
     shop.enqueue("add", 1)
     before = (shop.lines("jobs", "list"), shop.lines("queues", "list"), shop.lines("nodes", "list", "--all"))
-    examined(shop, code=0)
+    examined(shop, code=1)
     assert (shop.lines("jobs", "list"), shop.lines("queues", "list"), shop.lines("nodes", "list", "--all")) == before
 
 
@@ -284,7 +286,61 @@ def test_a_store_that_someone_keeps_locked(healthy: Shop) -> None:
 
 def test_jobs_that_wait_while_nobody_works(healthy: Shop) -> None:
     healthy.enqueue("add", 1)
-    assert examined(healthy, code=0)["jobs"] == "warn: 1 job waiting, and no node is at work"
+    assert examined(healthy, code=1)["jobs"] == "fail: no node is at work, and 1 job waits"
+
+
+def test_jobs_that_have_time_may_wait_while_nobody_works(healthy: Shop) -> None:
+    assert healthy.run("jobs", "enqueue", "shop:app", "add", "1", "--delay", "1h").returncode == 0
+    assert examined(healthy, code=0)["jobs"] == "warn: no node is at work, and 1 job waits"
+
+
+def test_jobs_that_wait_while_the_only_node_has_been_killed(healthy: Shop) -> None:
+    with healthy.worker() as worker:
+        worker.says("at a time")
+        worker.process.send_signal(signal.SIGKILL)
+        worker.ends()
+    healthy.enqueue("add", 1)
+    assert examined(healthy, code=1)["jobs"] == "fail: no node is at work, and 1 job waits"
+    assert " gone " in cli("nodes", "list", "--url", healthy.url).output
+
+
+def test_schedules_that_nobody_fires_are_named_and_for_how_long(healthy: Shop) -> None:
+    plan(healthy, "hourly", Every("1h"), ago=timedelta(hours=3))
+    plan(healthy, "daily", Every("1d"), ago=timedelta(hours=3))
+    done = cli("doctor", "--url", healthy.url)
+    assert done.exit_code == 1
+    assert "fail  schedules    1 of 2 late, the first by a slot of 2 h ago: hourly" in done.output
+    assert "start a node: mainspring worker MODULE:APP" in done.output
+
+
+def test_schedules_whose_task_no_live_node_knows_or_that_cannot_be_read_are_named(healthy: Shop) -> None:
+    stranger = Mainspring(healthy.url)
+
+    @stranger.task(name="mystery")
+    async def mystery() -> None: ...
+
+    stranger.schedules.add_sync("riddle", Every("1h"), mystery.call())
+    stranger.close_sync()
+    plan(healthy, "hourly", Every("1h"))
+    plan(healthy, "broken", Every("1h"))
+    with closing(sqlite3.connect(healthy.path)) as connection:
+        connection.execute("UPDATE mainspring_schedules SET record = '{}' WHERE name = 'broken'")
+        connection.commit()
+    with healthy.worker() as worker:
+        worker.says("at a time")
+        done = cli("doctor", "--url", healthy.url)
+        worker.signal()
+        worker.ends()
+    assert done.exit_code == 0
+    assert "warn  schedules    no live node knows the task of riddle (mystery)\n" in done.output
+    assert "warn  schedules    cannot be understood here: broken\n" in done.output
+
+
+def test_a_node_is_silent_when_it_has_not_renewed_its_lease() -> None:
+    elsewhere = Process(host="elsewhere", pid=1, started="1")
+    ages = (timedelta(seconds=5), timedelta(minutes=1))
+    assert [standing(seen("one", ago=age, process=elsewhere), NOON) for age in ages] == ["alive", "silent"]
+    assert standing(seen("one", ago=timedelta(0), process=elsewhere, alive=False), NOON) == "dead"
 
 
 def test_jobs_of_a_task_that_no_node_knows(healthy: Shop) -> None:
@@ -317,6 +373,7 @@ def test_queues_that_are_paused_with_jobs_in_them(healthy: Shop) -> None:
     cli("queues", "pause", "mail", "--url", healthy.url)
     assert examined(healthy, code=0)["queues"] == "ok: 1 paused queue, none with jobs"
     healthy.enqueue("once", "hello")
+    assert examined(healthy, code=0)["jobs"] == "warn: no node is at work, and 1 job waits"
     assert examined(healthy, code=0)["queues"] == "warn: paused with jobs in them: mail (1 job)"
 
 
@@ -333,6 +390,6 @@ def test_nodes_that_hang_and_nodes_of_the_future() -> None:
     dead = seen("dead", ago=timedelta(days=1), alive=False)
     assert [finding.says for finding in live_nodes((well, hangs, ahead, dead), NOON)] == [
         "2 nodes at work: well, ahead",
-        "silent for more than a minute: hangs",
+        "silent for more than 15 s: hangs",
         "a node renewed its lease 5 min from now",
     ]

@@ -68,7 +68,7 @@ def test_a_store_in_good_order_is_found_to_be(healthy: ServerShop) -> None:
     found = examined(healthy.url)
     assert set(found) == {
         *("python", "packages", "clock", "url", "asyncpg", "server", "postgresql", "pooler", "durability", "db clock"),
-        *("room", "vacuum", "schema", "role", "history", "doorbell", "nodes", "jobs", "queues"),
+        *("room", "vacuum", "schema", "role", "history", "doorbell", "nodes", "jobs", "schedules", "queues"),
     }
     assert [
         (subject, says) for subject, says in found.items() if not says.startswith("ok") and subject != "durability"
@@ -89,7 +89,7 @@ def test_a_reader_that_has_seen_enough_is_no_trouble(healthy: ServerShop) -> Non
 
 def test_jobs_that_wait_while_nobody_works(healthy: ServerShop) -> None:
     healthy.enqueue("add", 1)
-    assert examined(healthy.url)["jobs"].startswith("warn: 1 job waiting, and no node is at work")
+    assert examined(healthy.url, code=1)["jobs"].startswith("fail: no node is at work, and 1 job waits")
 
 
 # The way there.

@@ -146,6 +146,7 @@ def test_the_app_is_looked_for_in_the_current_folder(shop: Shop) -> None:
     assert shop.path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "target", "says"),
     [

@@ -15,7 +15,7 @@ from mainspring.core.outcome import (
     Snoozed,
     outcome_of,
 )
-from mainspring.core.retry import Retry
+from mainspring.core.retry import GREATEST, Retry
 from mainspring.errors import DeclarationError
 
 ERROR = AttemptError(type="E", message="m", traceback="t")
@@ -68,6 +68,12 @@ def test_a_class_in_both_lists_is_refused() -> None:
 def test_a_limit_counts_the_first_execution_too(attempts: int) -> None:
     with pytest.raises(DeclarationError, match="at least 1"):
         Retry.fixed(1, max_attempts=attempts)
+
+
+def test_a_limit_is_one_that_every_store_can_keep() -> None:
+    assert Retry.fixed(1, max_attempts=GREATEST).max_attempts == 2**31 - 1
+    with pytest.raises(DeclarationError, match="max_attempts is 2,147,483,647 at most"):
+        Retry.fixed(1, max_attempts=GREATEST + 1)
 
 
 @pytest.mark.parametrize("classes", [OSError, ("OSError",), (int,), [OSError]])

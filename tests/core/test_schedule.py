@@ -13,9 +13,11 @@ from mainspring.core.backoff import Backoff
 from mainspring.core.job import State
 from mainspring.core.missed import Missed, Reason
 from mainspring.core.names import Name
+from mainspring.core.releases import is_older
 from mainspring.core.rules import Every, Manual, Once, Rule
 from mainspring.core.schedule import (
     ASK_AGAIN,
+    MOST_GROWN,
     NEXT_TICK,
     Decision,
     Origin,
@@ -29,7 +31,6 @@ from mainspring.core.schedule import (
     create,
     decide,
     is_declared,
-    is_older,
     pause,
     remove,
     resume,
@@ -52,7 +53,7 @@ class Story:
         self.now = now
         self.made: dict[UUID, Run] = {}
         self.cancelled = 0
-        self.shut = False
+        self.shut: Reason | None = None
         """Whether the breaker of its task is open."""
         self._numbers = count(1)
         self.schedule = self._written(create(NAME, plan, now))
@@ -179,6 +180,7 @@ class TestTheUsualCase:
         story = Story(plan_of(Manual()))
         story.tick(365 * DAY)
         assert story.runs == []
+        assert not story.schedule.is_over
 
     def test_no_slot_after_the_end_date(self) -> None:
         story = Story(plan_of(until=T0 + 2 * HOUR))
@@ -249,6 +251,20 @@ class TestMissedSlots:
         assert told(story) == [(Reason.SUPERSEDED, 86_399)]
         assert len(story.fired) == 1
 
+    @pytest.mark.parametrize("per_tick", [1, 5])
+    def test_all_catches_up_with_what_comes_many_times_a_second(self, per_tick: int) -> None:
+        story = Story(plan_of(Every(timedelta(milliseconds=100)), missed=Missed.all(per_tick=per_tick)))
+        story.sleep(timedelta(seconds=2))
+        story.tick(timedelta(seconds=10))
+        assert told(story) == [(Reason.SUPERSEDED, 10)]
+        assert len(story.fired) == 110
+        assert not story.fired[-1].is_catch_up
+
+    def test_a_run_without_a_job_does_not_grow_for_ever(self) -> None:
+        story = Story(plan_of(Every(timedelta(seconds=1)), overlap=Overlap.SKIP))
+        story.tick(timedelta(seconds=1 + 2 * (MOST_GROWN + 1) + 7))
+        assert told(story) == [(Reason.OVERLAPPED, MOST_GROWN + 1)] * 2 + [(Reason.OVERLAPPED, 7)]
+
     def test_dropped_neighbours_share_a_run(self) -> None:
         story = Story(plan_of(missed=Missed.skip()))
         for _ in range(3):
@@ -261,6 +277,8 @@ class TestMissedSlots:
             (lambda: Missed.all(limit=0), "a limit of at least 1"),
             (lambda: Missed.all(per_tick=0), "at least 1 a tick"),
             (lambda: Missed.latest(grace=-1), "time does not run backwards"),
+            (lambda: Missed.latest(grace=0), "a grace of at least 1 s"),
+            (lambda: Missed.skip(grace="5ms"), "a grace of at least 1 s"),
         ],
     )
     def test_nonsense_is_refused(self, make: object, problem: str) -> None:
@@ -296,9 +314,9 @@ class TestOverlap:
     def test_slots_of_a_task_whose_breaker_is_open_make_no_job(self) -> None:
         story = Story(plan_of())
         story.tick(HOUR)
-        story.shut = True
+        story.shut = Reason.BREAKER_OPEN
         story.tick(3 * HOUR)
-        story.shut = False
+        story.shut = None
         story.tick(HOUR)
         assert slots(story.fired) == [T0 + HOUR, T0 + 5 * HOUR]
         assert told(story) == [(Reason.BREAKER_OPEN, 3)]
@@ -306,9 +324,9 @@ class TestOverlap:
 
     def test_a_fixed_delay_goes_on_counting_from_the_slot_that_a_breaker_has_skipped(self) -> None:
         story = Story(plan_of(Every(HOUR, after_end=True)))
-        story.shut = True
+        story.shut = Reason.BREAKER_OPEN
         story.tick(2 * HOUR)
-        story.shut = False
+        story.shut = None
         story.tick(HOUR)
         assert slots(story.fired) == [T0 + 3 * HOUR]
         assert told(story) == [(Reason.BREAKER_OPEN, 2)]
@@ -316,7 +334,7 @@ class TestOverlap:
     def test_a_held_slot_makes_no_job_if_the_breaker_is_open_when_its_turn_comes(self) -> None:
         story = Story(plan_of(overlap=Overlap.QUEUE_ONE))
         story.tick(2 * HOUR)
-        story.shut = True
+        story.shut = Reason.BREAKER_OPEN
         story.end()
         assert slots(story.fired) == [T0 + HOUR]
         assert told(story) == [(Reason.BREAKER_OPEN, 1)]
@@ -349,6 +367,34 @@ class TestOverlap:
         story.look()
         assert slots(story.fired) == [T0 + HOUR, T0 + 2 * HOUR]
 
+    @pytest.mark.parametrize("overlap", [Overlap.QUEUE_ONE, Overlap.CANCEL_PREVIOUS])
+    def test_a_held_slot_makes_no_job_if_a_newer_one_has_come_up(self, overlap: Overlap) -> None:
+        story = Story(plan_of(overlap=overlap))
+        story.tick(2 * HOUR)
+        (run,) = story.open
+        story.made[run.id] = replace(run, state=State.SUCCEEDED)  # and nobody is there to look, until a slot later
+        story.sleep(HOUR)
+        assert slots(story.fired) == [T0 + HOUR, T0 + 3 * HOUR]
+        assert told(story) == [(Reason.SUPERSEDED, 1)]
+        assert not story.schedule.waits
+
+    @pytest.mark.parametrize("overlap", [Overlap.QUEUE_ONE, Overlap.CANCEL_PREVIOUS])
+    def test_of_a_backlog_the_newest_makes_a_job_and_none_is_held(self, overlap: Overlap) -> None:
+        story = Story(plan_of(overlap=overlap, missed=Missed.all(per_tick=2)))
+        story.sleep(5 * HOUR)
+        assert slots(story.fired) == [T0 + 5 * HOUR]
+        assert told(story) == [(Reason.SUPERSEDED, 4)]
+        assert story.schedule.held is None
+        assert story.schedule.next_at == T0 + 6 * HOUR
+
+    def test_a_change_of_overlap_is_looked_at_at_once(self) -> None:
+        story = Story(plan_of(overlap=Overlap.QUEUE_ONE))
+        story.tick(2 * HOUR)
+        plan = plan_of(overlap=Overlap.CANCEL_PREVIOUS)
+        story.take(change(story.schedule, plan, story.now, story.ids, busy=True))
+        story.look()
+        assert story.cancelled == 1
+
 
 class TestFixedDelay:
     def plan(self, **options: object) -> Plan:
@@ -366,6 +412,28 @@ class TestFixedDelay:
         story.tick(HOUR)
         assert slots(story.fired) == [T0 + HOUR, T0 + HOUR + DAY + HOUR]
 
+    def test_a_change_while_it_runs_leaves_it_waiting_for_the_end(self) -> None:
+        story = Story(self.plan())
+        story.tick(HOUR + 10 * MINUTE)
+        story.take(change(story.schedule, self.plan(description="x"), story.now, story.ids, busy=True))
+        story.tick(40 * MINUTE)
+        story.end()
+        story.tick(HOUR)
+        assert slots(story.fired) == [T0 + HOUR, T0 + 2 * HOUR + 50 * MINUTE]
+
+    @pytest.mark.parametrize("changes", [False, True])
+    def test_a_pause_while_it_runs_leaves_it_waiting_for_the_end(self, changes: bool) -> None:
+        story = Story(self.plan())
+        story.tick(HOUR + 10 * MINUTE)
+        story.take(pause(story.schedule, story.now))
+        if changes:
+            story.take(change(story.schedule, self.plan(description="x"), story.now, story.ids, busy=True))
+        story.take(resume(story.schedule, story.now, story.ids, busy=True))
+        story.tick(40 * MINUTE)
+        story.end()
+        story.tick(HOUR)
+        assert slots(story.fired) == [T0 + HOUR, T0 + 2 * HOUR + 50 * MINUTE]
+
     def test_one_that_is_too_late_is_dropped_and_the_next_counts_from_then(self) -> None:
         story = Story(self.plan())
         story.sleep(DAY)
@@ -376,7 +444,7 @@ class TestFixedDelay:
         story = Story(self.plan())
         story.take(pause(story.schedule, story.now))
         story.now += DAY
-        story.take(resume(story.schedule, story.now, story.ids))
+        story.take(resume(story.schedule, story.now, story.ids, busy=bool(story.open)))
         assert story.runs == []
         assert story.schedule.next_at == T0 + DAY + HOUR
 
@@ -388,7 +456,7 @@ class TestWhatPeopleDo:
         assert story.schedule.next_at is None
         assert not story.schedule.is_over
         story.tick(DAY)
-        story.take(resume(story.schedule, story.now, story.ids))
+        story.take(resume(story.schedule, story.now, story.ids, busy=bool(story.open)))
         assert told(story) == [(Reason.PAUSED, 86_400)]
         story.tick(timedelta(seconds=1))
         assert slots(story.fired) == [T0 + DAY + timedelta(seconds=1)]
@@ -397,19 +465,41 @@ class TestWhatPeopleDo:
         story = Story(plan_of())
         story.take(pause(story.schedule, story.now))
         story.tick(MINUTE)
-        story.take(resume(story.schedule, story.now, story.ids))
+        story.take(resume(story.schedule, story.now, story.ids, busy=bool(story.open)))
         assert story.runs == []
         assert story.schedule.next_at == T0 + HOUR
 
-    def test_a_held_slot_comes_after_the_pause(self) -> None:
+    def test_a_held_slot_makes_no_job_after_a_pause(self) -> None:
         story = Story(plan_of(overlap=Overlap.QUEUE_ONE))
         story.tick(2 * HOUR)
         story.take(pause(story.schedule, story.now))
         story.end()
         assert len(story.fired) == 1
-        story.take(resume(story.schedule, story.now, story.ids))
+        story.now += 3 * DAY
+        story.take(resume(story.schedule, story.now, story.ids, busy=bool(story.open)))
         story.look()
-        assert slots(story.fired) == [T0 + HOUR, T0 + 2 * HOUR]
+        assert slots(story.fired) == [T0 + HOUR]
+        assert told(story) == [(Reason.PAUSED, 73)]
+        assert not story.schedule.waits
+
+    def test_what_is_over_tells_of_no_slots_that_it_would_have_had(self) -> None:
+        story = Story(plan_of(max_runs=1))
+        story.tick(HOUR)
+        story.take(pause(story.schedule, story.now))
+        story.tick(DAY)
+        story.take(resume(story.schedule, story.now, story.ids, busy=False))
+        story.take(decide(story.schedule, story.now + DAY, story.ids, busy=False))
+        assert told(story) == []
+        assert story.schedule.is_over
+
+    def test_a_held_slot_makes_no_job_beyond_the_last_run(self) -> None:
+        story = Story(plan_of(overlap=Overlap.QUEUE_ONE))
+        story.tick(2 * HOUR)
+        plan = plan_of(overlap=Overlap.QUEUE_ONE, max_runs=1)
+        story.take(change(story.schedule, plan, story.now, story.ids, busy=True))
+        story.end()
+        assert slots(story.fired) == [T0 + HOUR]
+        assert story.schedule.is_over
 
     def test_what_is_paused_is_not_decided(self) -> None:
         story = Story(plan_of())
@@ -421,7 +511,7 @@ class TestWhatPeopleDo:
     def test_pausing_twice_or_resuming_what_runs_is_told(self) -> None:
         story = Story(plan_of())
         with pytest.raises(ScheduleError, match="it is not paused"):
-            resume(story.schedule, story.now, story.ids)
+            resume(story.schedule, story.now, story.ids, busy=bool(story.open))
         story.take(pause(story.schedule, story.now))
         assert story.schedule.next_slot is None
         with pytest.raises(ScheduleError, match="it is paused already"):
@@ -450,8 +540,10 @@ class TestWhatPeopleDo:
 
     def test_what_was_forgotten_before_a_change_stays_forgotten(self) -> None:
         story = Story(plan_of(keep_runs=HOUR))
-        story.take(change(story.schedule, plan_of(keep_runs=DAY), story.now, story.ids))
-        story.take(change(story.schedule, plan_of(keep_runs=DAY, jitter=MINUTE), story.now, story.ids))
+        story.take(change(story.schedule, plan_of(keep_runs=DAY), story.now, story.ids, busy=bool(story.open)))
+        story.take(
+            change(story.schedule, plan_of(keep_runs=DAY, jitter=MINUTE), story.now, story.ids, busy=bool(story.open))
+        )
         with pytest.raises(ScheduleError, match="too long ago"):
             backfill(story.schedule, [T0 - 2 * HOUR], story.now, story.ids)
         assert len(backfill(story.schedule, [T0 - MINUTE], story.now, story.ids).runs) == 1
@@ -459,14 +551,18 @@ class TestWhatPeopleDo:
     def test_another_rule_begins_now(self) -> None:
         story = Story(plan_of())
         story.tick(30 * MINUTE)
-        story.take(change(story.schedule, plan_of(Every(10 * MINUTE)), story.now, story.ids))
+        story.take(change(story.schedule, plan_of(Every(10 * MINUTE)), story.now, story.ids, busy=bool(story.open)))
         story.tick(30 * MINUTE)
         assert slots(story.fired) == [T0 + 40 * MINUTE, T0 + 50 * MINUTE, T0 + HOUR]
 
     def test_the_same_rule_goes_on(self) -> None:
         story = Story(plan_of())
         story.tick(30 * MINUTE)
-        story.take(change(story.schedule, plan_of(overlap=Overlap.SKIP), story.now, story.ids, owner="web"))
+        story.take(
+            change(
+                story.schedule, plan_of(overlap=Overlap.SKIP), story.now, story.ids, busy=bool(story.open), owner="web"
+            )
+        )
         story.tick(30 * MINUTE)
         assert slots(story.fired) == [T0 + HOUR]
         assert story.schedule.owner == "web"
@@ -475,7 +571,7 @@ class TestWhatPeopleDo:
         story = Story(plan_of())
         story.take(pause(story.schedule, story.now))
         story.tick(2 * HOUR)
-        story.take(change(story.schedule, plan_of(Every(DAY)), story.now, story.ids))
+        story.take(change(story.schedule, plan_of(Every(DAY)), story.now, story.ids, busy=bool(story.open)))
         assert told(story) == [(Reason.PAUSED, 2)]
         assert story.schedule.paused
 
@@ -500,7 +596,23 @@ class TestDeclarations:
         assert not is_declared(schedule, plan_of(), "2")
 
     @pytest.mark.parametrize(
-        ("older", "newer"), [("1", "2"), ("1.9", "1.10"), ("2026-11-02", "2026-11-10"), ("v9", "v10"), ("1.0", "1.0.1")]
+        ("older", "newer"),
+        [
+            ("1", "2"),
+            ("1.9", "1.10"),
+            ("2026-11-02", "2026-11-10"),
+            ("v9", "v10"),
+            ("1.9", "V1.10"),
+            ("1.0", "1.0.1"),
+            ("2.0.0-rc1", "2.0.0"),
+            ("2.0.0-rc1", "2.0.0-rc2"),
+            ("2.0.0a1", "2.0.0-rc.1"),
+            ("2.0.0.dev3", "2.0.0"),
+            ("1.9", "2.0.0-rc1"),
+            ("2.0.0", "2.0.0-hotfix1"),
+            ("2.0.0.post1", "2.0.1"),
+            ("1.2-14-g2414721", "1.2-15-g0a1b2c3"),
+        ],
     )
     def test_releases_are_told_apart_by_their_numbers(self, older: str, newer: str) -> None:
         assert is_older(older, newer)
@@ -510,6 +622,13 @@ class TestDeclarations:
     def test_of_no_release_nothing_is_known(self) -> None:
         assert not is_older("", "2")
         assert not is_older("1", "")
+
+    @pytest.mark.parametrize(
+        ("one", "other"), [("3f2a91c", "a91c3f2"), ("3f2a91c", "4e2a91c"), ("main", "next"), ("main", "2"), ("v", "v2")]
+    )
+    def test_names_that_count_nothing_have_no_order(self, one: str, other: str) -> None:
+        assert not is_older(one, other)
+        assert not is_older(other, one)
 
 
 @st.composite
@@ -549,13 +668,13 @@ def _do(story: Story, what: str, minutes: int) -> None:
         case "end":
             story.end()
         case "shut":
-            story.shut = not story.shut
+            story.shut = None if story.shut else Reason.NO_PROVIDER
         case "run":
             story.take(run_now(story.schedule, story.now, story.ids))
         case "pause" if not story.schedule.paused:
             story.take(pause(story.schedule, story.now))
         case "resume" if story.schedule.paused:
-            story.take(resume(story.schedule, story.now, story.ids))
+            story.take(resume(story.schedule, story.now, story.ids, busy=bool(story.open)))
             story.look()
         case _:
             pass

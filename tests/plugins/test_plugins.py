@@ -464,3 +464,21 @@ async def test_what_still_runs_of_a_plugin_that_was_uninstalled_may_nothing_more
         await app.uninstall("prober")
         await asyncio.sleep(20)
     assert isinstance(prober.error, CapabilityError)
+
+
+async def test_a_slot_whose_plugin_is_installed_nowhere_makes_no_job_and_says_so(
+    app: Mainspring, another_app: Callable[[], Mainspring]
+) -> None:
+    thumbnails = Thumbnails()
+    app.install(thumbnails.plugin, grant="all")
+    async with app.node():
+        await asyncio.sleep(61)
+    async with another_app().node() as node:  # its code does not have the plugin any more, and nobody uninstalled it
+        await asyncio.sleep(300)
+        assert node.running == 0
+        runs = (await app.schedules.runs("thumbnails:sweep")).runs
+        assert [run.reason for run in runs] == ["no_provider", None]
+        assert runs[0].count == 5
+        async with app.node():
+            await asyncio.sleep(120)
+    assert len(thumbnails.calls) == 3

@@ -53,6 +53,7 @@ def pytest_on(page: Path) -> str:
     return run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(page), cwd=page.parent)
 
 
+@pytest.mark.slow
 def test_the_test_in_the_readme_passes_and_would_fail_with_a_single_attempt(tmp_path: Path) -> None:
     idea, test = blocks("README.md")[:2]
     page = tmp_path / "test_readme.py"
@@ -64,6 +65,7 @@ def test_the_test_in_the_readme_passes_and_would_fail_with_a_single_attempt(tmp_
         pytest_on(page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "tests"), [("virtual-time", 2), ("test-your-jobs", 5), ("limits-and-unique-jobs", 5)])
 def test_the_tests_in_the_how_to_pass(tmp_path: Path, name: str, tests: int) -> None:
     page = tmp_path / "test_how_to.py"

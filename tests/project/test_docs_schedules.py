@@ -22,6 +22,7 @@ HOW_TO = "docs/how-to/run-on-a-schedule.md"
 COMMAND_LINE = "docs/reference/command-line.md"
 
 
+@pytest.mark.slow
 def test_the_tests_in_the_how_to_pass(tmp_path: Path) -> None:
     page = tmp_path / "test_how_to.py"
     page.write_text("\n".join(blocks(HOW_TO)), encoding="utf-8")

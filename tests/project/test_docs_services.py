@@ -9,6 +9,7 @@ from tests.project.test_docs_code import blocks, pytest_on
 from tests.project.test_docs_reference import listed, mentioned, names, public, rows, section
 
 
+@pytest.mark.slow
 def test_the_how_to_about_services_works_and_its_test_would_fail_without_the_fence(tmp_path: Path) -> None:
     page = tmp_path / "test_how_to.py"
     text = "\n".join(blocks("docs/how-to/run-services.md"))

@@ -173,6 +173,39 @@ async def test_F9_nobody_runs_a_step_that_the_clock_has_overtaken(world: World) 
     assert len(world.terms()) > 2, "it never went to another, so that nothing was tested"
 
 
+async def test_F9_a_step_that_lasts_is_stopped_when_the_clock_has_overtaken_it(virtual_time: VirtualTime) -> None:
+    """Nothing wakes the holder then, and it may be a while until it learns from the store that another has its lease."""
+    world = World.without_hints(virtual_time)
+    a, b = world.sweepers(2, lasts=1000)
+    async with a.node():
+        await asyncio.sleep(4)
+        async with b.node():
+            await asyncio.sleep(4)
+            a.lose_touch()  # else it might extend its lease before the other asks, and would rightly go on
+            world.time.clock.jump("5m")
+            await asyncio.sleep(0.51)
+            assert [line.what for line in world.of("a")] == ["step", "end"]
+            await world.until(lambda: world.of("b"), within=6)
+
+
+async def test_F9_steps_that_last_overlap_for_half_a_second_at_most(virtual_time: VirtualTime) -> None:
+    world = World.without_hints(virtual_time)
+    a, b = world.sweepers(2, lasts=1000)
+    async with a.node():
+        await asyncio.sleep(4)
+        async with b.node():
+            for _ in range(30):
+                await asyncio.sleep(7.1)
+                world.time.clock.jump("5m")
+
+    began: dict[str, float] = {}
+    for line in world.lines:
+        if line.what == "step":
+            began[line.who] = line.at
+        elif line.at - began.pop(line.who) > 0 and began:
+            assert line.at - max(began.values()) <= 0.5, "two at a time"
+
+
 async def test_what_woke_a_step_that_may_not_run_wakes_the_next_one(world: World) -> None:
     a = world.program("a")
     mail = Notifier()

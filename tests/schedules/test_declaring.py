@@ -1,11 +1,12 @@
 """Schedules that programs declare: several deployments on one store, rolling deploys, and what is wrong with a rule."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring import Context, Cron, Every, Mainspring, Manual, Missed, Once, Unique
 from mainspring.core.missed import Reason
@@ -19,7 +20,9 @@ from mainspring.errors import (
     UnknownSchedule,
     UnknownTask,
 )
+from mainspring.stores.records import Move
 from mainspring.testing import VirtualTime
+from mainspring.testing.contract.plans import unreadable
 from mainspring.testing.faults import FaultyStore
 from tests.schedules.conftest import (
     DAY,
@@ -304,6 +307,110 @@ async def test_an_older_node_that_starts_late_brings_nothing_back(program: Progr
     assert list(await names(program())) == ["b"]
 
 
+async def test_a_release_counts_over_its_own_candidate(program: Program) -> None:
+    await deploy(program({"a": Every(HOUR)}, owner="web", release="2.0.0-rc1"))
+    await deploy(program({"a": Every(MINUTE)}, owner="web", release="2.0.0"))
+    (kept,) = (await schedules(program())).values()
+    assert (kept.release, kept.next_at) == ("2.0.0", T0 + MINUTE)
+
+
+@pytest.mark.parametrize("releases", [("f00dfeed", "1dea0000"), ("1dea0000", "f00dfeed"), ("9abcdef", "1abcdef")])
+async def test_of_releases_without_an_order_the_last_to_start_counts(
+    program: Program, releases: tuple[str, str]
+) -> None:
+    before, after = releases
+    await deploy(program({"a": Every(HOUR), "b": Every(HOUR)}, owner="web", release=before))
+    await deploy(program({"a": Every(MINUTE), "c": Every(HOUR)}, owner="web", release=after))
+    kept = await schedules(program())
+    assert sorted(kept) == ["a", "c"]
+    assert kept["a"].next_at == T0 + MINUTE
+
+
+async def test_an_older_release_is_warned_of_what_it_declares_in_vain_and_of_nothing_else(
+    program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    await deploy(program({"changed": Every(MINUTE), "same": Every(HOUR)}, owner="web", release="2"))
+    await deploy(program({"changed": Every(HOUR), "same": Every(HOUR), "gone": Every(HOUR)}, owner="web", release="1"))
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "schedule changed stays as release 2 has declared it: 1 is an older one",
+        "schedule gone is not made by release 1: release 2 has been here",
+    ]
+
+
+async def test_an_older_node_brings_nothing_back_although_it_cannot_read_what_newer_ones_have_written(
+    program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    await deploy(program({"a": Every(HOUR), "b": Every(HOUR)}, owner="web", release="1"))
+    new = program({"b": Every(HOUR)}, owner="web", release="2")
+    async with new.node():
+        there = await new.schedules.get("b")
+        newer = unreadable(replace(there, revision=there.revision + 1))
+        assert await new.store.move([Move(before=there, after=newer)]) == (True,)
+    await deploy(program({"a": Every(HOUR), "b": Every(HOUR)}, owner="web", release="1"))
+    assert list(await names(program())) == []  # and one that cannot be read
+    assert "schedule a is not made by release 1: a newer release seems to have been here, for b cannot" in caplog.text
+
+
+async def test_a_node_tells_what_it_has_declared(program: Program, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mainspring.node")
+
+    def told() -> list[str]:
+        lines = [record.getMessage() for record in caplog.records if "schedule" in record.getMessage()]
+        caplog.clear()
+        return lines
+
+    await deploy(program({"a": Every(HOUR), "b": Every(HOUR)}, owner="web", release="1"))
+    assert told() == ["schedule a is added: web declares it", "schedule b is added: web declares it"]
+    await deploy(program({"a": Every(HOUR), "b": Every(MINUTE)}, owner="web", release="1"))
+    assert told() == [
+        "schedule b is changed: web declares another rule",
+        "1 of the schedules that web declares are there already",
+    ]
+    await deploy(program({"a": Every(HOUR)}, owner="web", release="2"))
+    assert told() == ["schedule b is gone: web does not declare it any more"]
+
+
+async def test_a_declaration_that_others_are_always_faster_than_is_made_later(
+    make_store: MakeStore, virtual_time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Contended(FaultyStore):
+        """A store in which somebody else was faster, so many times."""
+
+        left = 60
+
+        async def move(self, moves: Sequence[Move]) -> tuple[bool, ...]:
+            self.left -= 1
+            return await self.inner.move(moves) if self.left < 0 else (False,) * len(moves)
+
+    app = Mainspring(store=Contended(make_store()).as_store, clock=virtual_time.clock, owner="web")
+    task, _ = diary_task(app)
+    app.schedule(Every(HOUR), name="a")(task)
+    async with app.node(ticker=False):
+        assert list(await names(app)) == []
+        await until(MINUTE)
+        assert list(await names(app)) == ["a"]
+    assert "schedule a is still not what is declared: others change it all the time" in caplog.text
+
+
+async def test_a_change_of_what_comes_up_faster_than_the_store_answers_is_made_at_once(
+    make_store: MakeStore, virtual_time: VirtualTime
+) -> None:
+    slow = FaultyStore(make_store())
+    app = Mainspring(store=slow.as_store, clock=virtual_time.clock)
+    task, _ = diary_task(app)
+    async with app:
+        await app.schedules.add("often", Every(timedelta(milliseconds=10)), task.call())
+        await pass_by(HOUR)
+        slow.delay("look", 0.012, times=1000)
+        slow.calls.clear()
+        await app.schedules.change("often", Every(DAY), task.using(queue="other").call())
+        assert slow.calls == ["look", "move"]
+    made = await fired(app)
+    assert [run.is_catch_up for run in made] == [False]
+    assert [view.job.queue for view in await jobs(app)] == ["default"], "what was owed is made as it was declared then"
+    assert (await schedules(app))["often"].next_slot == made[0].decided_at + DAY
+
+
 async def test_old_and_new_nodes_side_by_side_make_each_slot_once(
     make_store: MakeStore, virtual_time: VirtualTime
 ) -> None:
@@ -530,14 +637,14 @@ def test_everything_can_be_done_by_code_without_an_event_loop(app: Mainspring) -
     task = app.task(name="work")(nothing)
     try:
         schedules_.add_sync("x", Every(DAY), task.call())
-        schedules_.change_sync("x", Every(HOUR), jitter="1s")
+        schedules_.change_sync("x", Every(HOUR, start=T0 - DAY), jitter="1s")
         schedules_.pause_sync("x", by="me")
         schedules_.resume_sync("x")
         assert schedules_.get_sync("x").plan.jitter == SECOND
         assert schedules_.run_sync("x").state_sync()
         assert len(schedules_.runs_sync("x").runs) == 1
         assert len(schedules_.list_sync().looks) == 1
-        assert schedules_.backfill_sync("x", T0 - SECOND, T0) == ()
+        assert schedules_.backfill_sync("x", T0 - MINUTE, T0 - SECOND) == ()
         schedules_.remove_sync("x")
         assert schedules_.list_sync().looks == ()
     finally:

@@ -427,7 +427,7 @@ async def test_F12_the_number_of_missed_slots_is_told_whole(app: Mainspring, cap
         assert node.events.counts["slots_skipped"] == 72
     (run,) = await runs(app)
     assert (run.reason, run.count, run.slot, run.last) == (Reason.SKIPPED, 72, T0 + HOUR, T0 + 3 * DAY)
-    assert "schedule hourly made no job for skipped, 72 from" in caplog.text
+    assert "schedule hourly: no job for 72 slots from 2030-01-01 01:00:00+00:00 to" in caplog.text
 
 
 # F13: the end is prompt, and runs do not stay for ever.

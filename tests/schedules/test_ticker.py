@@ -5,6 +5,7 @@ import inspect
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -19,6 +20,7 @@ from mainspring.core.missed import Reason
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
 from mainspring.core.schedule import Schedule, create
+from mainspring.errors import StoreError, UnknownSchedule
 from mainspring.runtime.firing import move_of
 from mainspring.runtime.ticker import GAP, REARM
 from mainspring.stores.memory import MemoryStore
@@ -26,6 +28,7 @@ from mainspring.stores.port import Store
 from mainspring.stores.records import Move
 from mainspring.task import Task
 from mainspring.testing import VirtualTime
+from mainspring.testing.contract import plans
 from mainspring.testing.faults import FaultyStore
 from tests.schedules.conftest import (
     DAY,
@@ -301,8 +304,7 @@ async def test_it_fires_schedules_of_tasks_that_its_node_does_not_know(
 
 def unreadable(schedule: Schedule) -> Schedule:
     """Make of a schedule one that newer code has written, with a word that this code does not know."""
-    newer = replace(schedule.plan, overlap="on_full_moon")
-    return replace(schedule, plan=newer, revision=schedule.revision + 1)
+    return plans.unreadable(replace(schedule, revision=schedule.revision + 1))
 
 
 async def spoil(app: Mainspring, name: str) -> None:
@@ -329,6 +331,18 @@ async def test_a_schedule_that_cannot_be_read_hinders_nobody_and_is_told_of_once
     assert len(recorder.times("due")) <= 120 * 1.1
     told = [record for record in caplog.records if "a-first" in record.getMessage()]
     assert [(record.levelno, "on_full_moon" in record.getMessage()) for record in told] == [(logging.ERROR, True)]
+
+
+async def test_a_schedule_that_cannot_be_read_can_be_removed(app: Mainspring) -> None:
+    task, _ = diary_task(app)
+    async with app:
+        await app.schedules.add("strange", Every(MINUTE), task.call())
+        await spoil(app, "strange")
+        await app.schedules.remove("strange")
+        page = await app.schedules.list()
+        assert (page.looks, page.unreadable) == ((), {})
+        with pytest.raises(UnknownSchedule):
+            await app.schedules.remove("strange")
 
 
 async def test_more_schedules_that_cannot_be_read_than_a_tick_takes_hinder_nobody(app: Mainspring) -> None:
@@ -359,6 +373,59 @@ async def test_a_node_starts_although_a_schedule_that_it_declares_cannot_be_read
         seen += [call.schedule for call in diary.calls]
     assert seen == ["whole", "whole"]
     assert "broken" in caplog.text
+
+
+# What cannot be written.
+
+
+class Picky(Recorder):
+    """A store that cannot keep the jobs of some schedules, as a database whose columns are too small for a value."""
+
+    def __init__(self, inner: Store, *names: str) -> None:
+        super().__init__(inner)
+        self.names = {*names}
+
+    async def move(self, moves: Sequence[Move]) -> tuple[bool, ...]:
+        self.calls.append((now(), "move", (moves,)))
+        if any(move.jobs and move.after and str(move.after.name) in self.names for move in moves):
+            raise StoreError("picky store", "a value cannot be kept")
+        return await self.inner.move(moves)
+
+
+async def test_a_step_that_cannot_be_written_keeps_nobody_back_and_is_told_of_once(
+    make_store: MakeStore, virtual_time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    picky = Picky(make_store(), "broken")
+    app = Mainspring(store=picky.as_store, clock=virtual_time.clock)
+    task, diary = diary_task(app)
+    async with app.node() as node:
+        for name in ("a-first", "broken", "z-last"):
+            await app.schedules.add(name, Every(MINUTE), task.call())
+        picky.calls.clear()
+        await until(5 * MINUTE + SECOND)
+        assert node.events.counts["unwritable_schedules"] == 1
+        assert picky.moved.count(["broken"]) <= 10, "it is tried all the time"
+        picky.names.clear()
+        await until(6 * MINUTE + SECOND)
+    made = Counter(call.schedule for call in diary.calls)
+    assert (made["a-first"], made["z-last"], made["broken"]) == (6, 6, 2)
+    told = [record for record in caplog.records if "broken" in record.getMessage()]
+    assert [record.getMessage() for record in told if record.levelno == logging.ERROR] == [
+        "schedule broken cannot go on: its next step cannot be written: picky store: a value cannot be kept"
+    ]
+
+
+async def test_the_only_step_that_there_is_and_cannot_be_written_is_not_tried_all_the_time(
+    make_store: MakeStore, virtual_time: VirtualTime
+) -> None:
+    picky = Picky(make_store(), "broken")
+    app = Mainspring(store=picky.as_store, clock=virtual_time.clock)
+    task, _ = diary_task(app)
+    async with app.node():
+        await app.schedules.add("broken", Every(MINUTE), task.call())
+        picky.calls.clear()
+        await until(3 * MINUTE)
+        assert len(picky.moved) <= 10
 
 
 # Trouble with the store.
@@ -570,6 +637,24 @@ async def test_the_reasons_of_slots_that_made_no_job_are_counted(app: Mainspring
         assert node.events.counts["slots_superseded"] == 119
     assert [(run.reason, run.count) for run in await runs(app)] == [(Reason.SUPERSEDED, 119), (None, 1)]
     assert {view.job.state for view in await jobs(app)} == {State.SUCCEEDED}
+
+
+async def test_a_row_of_slots_that_make_no_job_is_told_of_by_the_first(
+    app: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "mainspring.node")
+    task, _ = diary_task(app, takes=600)
+    app.schedule(Every(MINUTE), name="minutely", overlap="skip")(task)
+    async with app.node(grace=0):
+        await until(4 * MINUTE + SECOND)
+    told = [(record.levelno, record.getMessage()) for record in caplog.records if "no job for" in record.getMessage()]
+    because = "the run before it has not ended"
+    first = "2030-01-01 00:02:00+00:00"
+    assert told == [
+        (logging.INFO, f"schedule minutely: no job for the slot of {first}, {because}"),
+        (logging.DEBUG, f"schedule minutely: no job for 2 slots from {first} to 2030-01-01 00:03:00+00:00, {because}"),
+        (logging.DEBUG, f"schedule minutely: no job for 3 slots from {first} to 2030-01-01 00:04:00+00:00, {because}"),
+    ]
 
 
 async def test_slots_that_share_a_run_are_counted_once_each(app: Mainspring) -> None:

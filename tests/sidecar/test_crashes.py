@@ -169,7 +169,7 @@ class Crashes(RuleBasedStateMachine):
                 case "pause", [one]:
                     self.move([core.pause(one, now)], crash)
                 case "resume", [one]:
-                    self.move([core.resume(one, now, self.id)], crash)
+                    self.move([core.resume(one, now, self.id, busy=False)], crash)
                 case "remove", [one]:
                     self.move([core.remove(one)], crash)
                 case "run", [one]:

@@ -156,7 +156,7 @@ async def test_u14_what_happened_is_remembered(place: Place) -> None:
         await plans.fire(world)
         await world.end(await world.claim_one(await world.node()), Succeeded())
         assert await failures(world) == 0
-        changed = change(await plans.schedule(world), plans.plan(Manual()), world.now, world.id)
+        changed = change(await plans.schedule(world), plans.plan(Manual()), world.now, world.id, busy=False)
         await plans.written(world, changed)
     async with place.world() as world:
         assert await failures(world) == 0

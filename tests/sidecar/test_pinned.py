@@ -86,7 +86,7 @@ async def test_9_a_row_without_schedule_and_time_is_manual_and_due_never(place: 
 async def test_10_a_name_that_is_declared_again_has_the_new_rule_and_one_row(place: Place) -> None:
     async with place.world() as world:
         there = await plans.add(world)
-        await plans.written(world, change(there, plans.plan(Manual()), world.now, world.id))
+        await plans.written(world, change(there, plans.plan(Manual()), world.now, world.id, busy=False))
     assert len(json.loads(place.read())["schedules"]) == 1
     place.clock.advance(HOUR)
     async with place.world() as world:

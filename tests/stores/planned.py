@@ -130,7 +130,7 @@ class Planned(Story):
                 case "pause":
                     return core.pause(there, self.now, by="me")
                 case "resume":
-                    return core.resume(there, self.now, self.id)
+                    return core.resume(there, self.now, self.id, busy=False)
                 case "remove":
                     return core.remove(there)
                 case "run":

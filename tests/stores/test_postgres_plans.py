@@ -52,6 +52,7 @@ MAY_WALK = {
     "unpark_all": "a gate has changed: all of them",
     "prune_unique_stray": "twenty pages",
     "runs_page_of_slots": "all of some slots, to put them in order",
+    "runs_let_go": "what lingers is little",
 }
 MAY_READ_ALL_THAT_RUNS = {"places_of_running", "view_jobs_running", "view_queues"}
 # A look by one of these, all of whose first columns are given, finds one job, or what belongs to one.
@@ -300,9 +301,10 @@ thousand jobs of each lane; and all that a dead node has left has to be put in o
 
 NOT_PLANNED = {
     "schedules_there",
+    "schedules_be_brief",
     "schedules_wait",
     "schedules_give",
-    "schedules_wake",
+    "schedules_wake_idle",
     "schedules_answered",
     "schedules_try_again",
     "runs_without_job",

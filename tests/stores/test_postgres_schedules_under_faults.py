@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 import pytest
+from asyncpg import Connection
 from msgspec.structs import replace
 
 from mainspring.core.command import CancelJob, DeleteJob, RetryJob
@@ -53,6 +54,7 @@ T = TypeVar("T")
 SOON = 2.0
 """Seconds within which what waits for nobody must be done, on a machine that others use too."""
 SHORT = timedelta(milliseconds=20)
+SECOND = timedelta(seconds=1)
 ONE_AT_A_TIME = plan(overlap=Overlap.QUEUE_ONE)
 AFTER_THE_END = plan(Every(HOUR, after_end=True))
 
@@ -138,8 +140,33 @@ async def test_who_begins_to_wait_for_a_run_that_is_just_ending_is_looked_at_aga
             assert await asyncio.wait_for(other.move([move]), SOON) == (True,)
 
         assert await staged(node.settle([delivery]), **{f"after_{where}": meanwhile}) == [Verdict.ACCEPTED]
-        await is_looked_at(other, move)
+        schedule = await schedule_of(other)
+        assert schedule.next_at is not None
+        assert schedule.next_at <= other.now() + SECOND + SHORT
+        await asyncio.sleep((schedule.next_at - other.now()).total_seconds() + 0.01)
         assert len(await tick(other)) == 1
+
+
+@on_real_time
+async def test_who_waits_for_a_run_that_a_user_is_ending_is_looked_at_once_a_second(
+    postgres: Server, postgres_schema: str
+) -> None:
+    """And not all the time, for as long as the user's transaction is left open."""
+    async with (
+        crowd(postgres, postgres_schema) as those,
+        holding_a_slot(those) as (node, delivery, move),
+        those.connection() as user,
+    ):
+        await user.execute("BEGIN")
+        await node.store.settle_in(user, end(delivery, Succeeded(), node.store.now()))
+        before = node.store.now()
+        assert await node.store.move([move]) == (True,)
+
+        schedule = await schedule_of(node.store)
+        assert schedule.waits
+        assert schedule.next_at
+        assert schedule.next_at >= before + SECOND - SHORT  # clocks are known to some milliseconds
+        await user.execute("COMMIT")
 
 
 @on_real_time
@@ -200,15 +227,114 @@ async def test_an_end_that_has_seen_the_wait_finds_its_schedule_wherever_that_is
             moving.append(asyncio.ensure_future(staged(other.move([again]), after_schedules_write=wait_until_awaited)))
             await asyncio.wait_for(is_held.wait(), SOON)
 
-        settling = asyncio.ensure_future(staged(node.settle([delivery]), after_runs_end=meanwhile))
-        await asyncio.wait_for(is_held.wait(), SOON)
-        await started(those, asyncio.shield(settling))
+        settling = staged(node.settle([delivery]), after_runs_end=meanwhile)
+        assert await asyncio.wait_for(settling, SOON) == [Verdict.ACCEPTED]  # it does not wait for whoever moves it on
         may_go_on.set()
 
         assert await moving[0] == (True,)
-        assert await settling == [Verdict.ACCEPTED]
+        assert [look.schedule.name for look in (await node.store.due(1)).looks] == [A]
         schedule = await is_looked_at(other, again)
         assert (schedule.waits, schedule.revision) == (False, again.after.revision + 1)
+
+
+@asynccontextmanager
+async def in_hand_with_a_second_run(those: Crowd, planned: Plan) -> AsyncIterator[tuple[Node, Delivery, Connection]]:
+    """A schedule that waits for two runs, of which a user's transaction has ended one and is left open."""
+    node = await those.node()
+    store = node.store
+    await add(store, A, planned)
+    await tick(store)
+    now = store.now()
+    assert await store.move([stepped(run_now(await schedule_of(store), now, partial(new_id, now)))]) == (True,)
+    first, second = await node.take(2)
+    if planned.overlap is Overlap.QUEUE_ONE:
+        await come_up(store)
+        await tick(store)
+    assert (await schedule_of(store)).waits
+    async with those.connection() as user:
+        await user.execute("BEGIN")
+        assert (await store.settle_in(user, end(first, Succeeded(), store.now()))).verdict is Verdict.ACCEPTED
+        yield node, second, user
+
+
+@on_real_time
+async def test_an_end_does_not_wait_for_a_schedule_that_a_user_has_in_hand(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with (
+        crowd(postgres, postgres_schema) as those,
+        in_hand_with_a_second_run(those, ONE_AT_A_TIME) as (node, second, user),
+    ):
+        store = node.store
+        await store.enqueue([new() for _ in range(20)])
+        others = await node.take(20)
+        ends = [end(one, FATAL, store.now()) for one in others] + [end(second, Succeeded(), store.now())]
+
+        settled = await asyncio.wait_for(store.settle(ends), SOON)
+        assert {one.verdict for one in settled} == {Verdict.ACCEPTED}
+        looked = await store.due(1)
+        assert looked.looks == ()  # who ends the transaction knows what is to become of it
+        assert looked.next_at
+        assert looked.next_at - looked.now <= timedelta(seconds=1)
+        await user.execute("COMMIT")
+        (run,) = await tick(store)  # what was held
+        assert (run.schedule, (await look_at(store)).open) == (A, (run.id,))
+        assert await those.sql("SELECT 1 FROM mainspring.ends") == []
+
+
+@on_real_time
+async def test_a_delay_counts_from_the_last_end_also_if_its_schedule_was_in_hand(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with (
+        crowd(postgres, postgres_schema) as those,
+        in_hand_with_a_second_run(those, AFTER_THE_END) as (node, second, user),
+    ):
+        between = node.store.now()
+        assert await asyncio.wait_for(node.settle([second]), SOON) == [Verdict.ACCEPTED]
+        await user.execute("COMMIT")
+        await tick(node.store)
+        schedule = await schedule_of(node.store)
+
+        assert schedule.last_end
+        assert schedule.last_end >= between
+        assert schedule.next_at == schedule.last_end + HOUR
+
+
+@on_real_time
+async def test_an_end_is_told_although_whoever_had_the_schedule_in_hand_took_it_all_back(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with (
+        crowd(postgres, postgres_schema) as those,
+        in_hand_with_a_second_run(those, ONE_AT_A_TIME) as (node, second, user),
+    ):
+        store = node.store
+        assert await asyncio.wait_for(node.settle([second]), SOON) == [Verdict.ACCEPTED]
+        before = (await schedule_of(store)).last_end
+        await user.execute("ROLLBACK")
+
+        (look,) = (await store.due(1)).looks
+        assert look.schedule.last_end != before
+        assert await tick(store) == []  # the first run goes on, and is waited for
+        assert (await schedule_of(store)).waits
+        assert await those.sql("SELECT 1 FROM mainspring.ends") == []
+
+
+@on_real_time
+async def test_an_end_of_a_schedule_that_was_removed_meanwhile_is_forgotten(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with (
+        crowd(postgres, postgres_schema) as those,
+        in_hand_with_a_second_run(those, ONE_AT_A_TIME) as (node, second, user),
+    ):
+        assert await node.settle([second]) == [Verdict.ACCEPTED]
+        await user.execute("ROLLBACK")
+        assert await node.store.move([stepped(remove(await schedule_of(node.store)))]) == (True,)
+        looked = await node.store.due(1)
+
+        assert (looked.looks, await those.sql("SELECT 1 FROM mainspring.ends")) == ((), [])
 
 
 @on_real_time
@@ -374,21 +500,70 @@ async def test_what_somebody_has_in_hand_does_not_hold_up_the_others(postgres: S
 
 
 @on_real_time
-async def test_a_key_that_somebody_has_in_hand_holds_up_those_who_want_one_and_no_others(
+async def test_a_key_that_somebody_has_in_hand_holds_up_those_who_want_it_and_no_others(
     postgres: Server, postgres_schema: str
 ) -> None:
+    """A user's transaction has enqueued a job with that key, and is left open."""
     async with crowd(postgres, postgres_schema) as those, those.connection() as user:
-        store = await those.open(patience="300ms")
+        store = await those.open()
         await add(store, A, plan(unique=UniqueKey(key="a")))
         await add(store, B)
+        keyed = [Name("", f"k{number}") for number in range(20)]
+        for name in keyed:
+            await add(store, name, plan(unique=UniqueKey(key=str(name))))
         await user.execute("BEGIN")
         await store.enqueue_in(user, [new(unique=UniqueKey(key="a"))])
-        with pytest.raises(StoreUnavailable, match="somebody holds a lock for too long"):
-            await tick(store)
 
-        assert [run.schedule for run in await runs_of(store)] == [B]
+        fired = [run.schedule for run in await asyncio.wait_for(tick(store), SOON)]
+        assert sorted(map(str, fired)) == sorted(map(str, [B, *keyed]))
+        assert await asyncio.wait_for(tick(store), SOON) == []  # it is not accepted, and nothing is raised
         await user.execute("ROLLBACK")
         assert [run.schedule for run in await tick(store)] == [A]
+        assert len(await runs_of(store)) == len(await those.sql("SELECT 1 FROM mainspring.jobs")) == 22
+
+
+@on_real_time
+async def test_a_tick_ends_soon_however_many_keys_somebody_has_in_hand(postgres: Server, postgres_schema: str) -> None:
+    """What there was no time for comes with one of the next."""
+    async with crowd(postgres, postgres_schema) as those, those.connection() as user:
+        store = await those.open()
+        names = [Name("", f"k{number}") for number in range(60)]
+        keys = {name: UniqueKey(key=str(name)) for name in names}
+        await store.move([added(due_since(name, plan(unique=key))) for name, key in keys.items()])
+        await user.execute("BEGIN")
+        await store.enqueue_in(user, [new(unique=keys[name]) for name in names[2:]])
+
+        fired: set[Name] = set()
+        async with asyncio.timeout(60):
+            while len(fired) < 2:
+                fired |= {run.schedule for run in await asyncio.wait_for(tick(store), SOON)}
+        assert fired == set(names[:2])
+
+
+@on_real_time
+async def test_what_was_written_is_answered_although_the_rest_cannot_be(own_postgres: Server) -> None:
+    with own_postgres.schema() as schema, Wire(own_postgres.host, own_postgres.port) as wire:
+        async with crowd(own_postgres, schema):
+            store = PostgresStore(wire.dsn(), schema=schema, timeout="500ms", patience="500ms", listen=False)
+            await store.open()
+            try:
+                await add(store, A, plan(unique=UniqueKey(key="a")))
+                await add(store, B)
+                moves = await due_moves(store)
+
+                async def hang() -> None:
+                    wire.hang()
+
+                accepted = await staged(store.move(moves), before_unique_lock=hang)
+                assert {move.before.name for move, was in zip(moves, accepted, strict=True) if was and move.before} == {
+                    B
+                }
+                with pytest.raises(StoreUnavailable):  # where nothing was written, that is said
+                    await store.move([move for move, was in zip(moves, accepted, strict=True) if not was])
+                wire.heal()
+                assert [run.schedule for run in await tick(store)] == [A]
+            finally:
+                await store.close()
 
 
 @on_real_time

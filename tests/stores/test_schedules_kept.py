@@ -14,7 +14,7 @@ from mainspring.core.backoff import Backoff
 from mainspring.core.command import CancelJob, DeleteJob, MoveJob, RetryJob
 from mainspring.core.job import Claim, Job, JobId, NodeId, State
 from mainspring.core.machine import Change
-from mainspring.core.missed import Missed, Reason
+from mainspring.core.missed import LEAST_GRACE, Missed, Reason
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError, Expired, Interrupted, Lost, Outcome, Raised, Snoozed, Succeeded
 from mainspring.core.rules import Cron, Every, Manual, Once
@@ -43,6 +43,7 @@ def read(record: bytes | str, found: Schedule = SCHEDULE) -> Schedule:
 
 instants = st.datetimes(datetime(1970, 1, 1), datetime(9000, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 -- hypothesis adds the zone
 spans = st.timedeltas(timedelta(0), timedelta(days=30_000))
+graces = st.timedeltas(LEAST_GRACE, timedelta(days=30_000))
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 plans = st.builds(
     Plan,
@@ -61,7 +62,7 @@ plans = st.builds(
         timeout=st.none() | spans,
         tags=st.lists(texts, max_size=3).map(tuple),
     ),
-    missed=st.builds(Missed.all, limit=st.integers(1, 9), per_tick=st.integers(1, 9), grace=spans),
+    missed=st.builds(Missed.all, limit=st.integers(1, 9), per_tick=st.integers(1, 9), grace=graces),
     overlap=st.sampled_from(Overlap),
     jitter=spans,
     until=st.none() | instants,
@@ -128,9 +129,25 @@ def test_what_cannot_be_understood_says_whose_it_is_and_why(record: bytes) -> No
     assert caught.value.problem
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(SCHEDULE, paused=replace(Paused(at=NOW), by=7)),
+        replace(SCHEDULE, release=1.2),
+        replace(SCHEDULE, plan=replace(PLAN, overlap="on_full_moon")),
+        replace(SCHEDULE, plan=replace(PLAN, description=7)),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(wrong: Schedule) -> None:
+    with pytest.raises(ScheduleError, match="schedule shop:nightly: it cannot be kept: "):
+        schedule_bytes(wrong)
+
+
 def test_a_rule_that_is_refused_here_says_why_in_its_own_words() -> None:
     record = schedule_bytes(replace(SCHEDULE, plan=replace(PLAN, missed=Missed.all(limit=7))))
-    with pytest.raises(ScheduleError, match=r"schedule shop:nightly: Missed: a limit of at least 1, not 0"):
+    with pytest.raises(
+        ScheduleError, match=r"schedule shop:nightly: Missed: a limit of at least 1, in whole numbers, not 0"
+    ):
         read(record.replace(b'"limit":7', b'"limit":0'))
 
 

@@ -43,9 +43,9 @@ INSERT INTO mainspring_orders (node, word, given_at) VALUES ('a', '{}', 1);
 INSERT INTO mainspring_schedules VALUES
     ('a', 'shop', 1, 5, 0, 0, NULL, '{}'), ('b', NULL, 1, NULL, 1, 0, NULL, '{}'), ('c', NULL, 1, NULL, 0, 1, 3, '{}');
 INSERT INTO mainspring_runs VALUES
-    (x'01', 'a', 1, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, NULL, NULL, NULL, 9),
-    (x'02', 'a', 2, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'failed', 3, 'no', 9),
-    (x'03', 'b', 2, 3, 2, 'slot', 0, 'UTC', NULL, 'paused', 1, NULL, NULL, NULL, 9);
+    (x'01', 'a', 1, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, NULL, NULL, NULL, 1, 9),
+    (x'02', 'a', 2, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'failed', 3, 'no', 0, 9),
+    (x'03', 'b', 2, 3, 2, 'slot', 0, 'UTC', NULL, 'paused', 1, NULL, NULL, NULL, 0, 9);
 ANALYZE;
 """
 # An index that is empty has no statistics, and SQLite then takes the table for a large one: other plans, other mistakes.
@@ -58,8 +58,8 @@ INSERT INTO mainspring_payloads (number, max_attempts, loss_limit, policy, enque
     (1, 1, 1, '[]', 1, NULL, x''), (2, 1, 1, '[]', 1, x'01', x''), (3, 1, 1, '[]', 1, x'01', x'');
 INSERT INTO mainspring_schedules VALUES ('a', 'shop', 1, 5, 0, 0, NULL, '{}'), ('b', 'shop', 1, 6, 0, 0, NULL, '{}');
 INSERT INTO mainspring_runs VALUES
-    (x'01', 'a', 1, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'succeeded', 1, NULL, 9),
-    (x'02', 'a', 2, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'succeeded', 3, NULL, 9);
+    (x'01', 'a', 1, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'succeeded', 1, NULL, 0, 9),
+    (x'02', 'a', 2, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'succeeded', 3, NULL, 0, 9);
 ANALYZE;
 """
 

@@ -11,7 +11,9 @@ COMMANDS: Final = {
     "demo": Later("mainspring.cli.demo.command:demo", "Show jobs of every fate at work, for about 20 seconds."),
     "worker": Later("mainspring.cli.worker:worker", "Run the jobs of an app until told to stop."),
     "jobs": Later("mainspring.cli.jobs:jobs", "List, show, retry, cancel, delete and enqueue jobs."),
-    "schedules": Later("mainspring.cli.schedules:schedules", "List, add, pause, run, backfill and remove schedules."),
+    "schedules": Later(
+        "mainspring.cli.schedules:schedules", "List, add, change, pause, run, backfill and remove schedules."
+    ),
     "queues": Later("mainspring.cli.queues:queues", "List, pause and resume queues."),
     "breakers": Later("mainspring.cli.breakers:breakers", "List, open, close and reset the breakers of tasks."),
     "nodes": Later("mainspring.cli.nodes:nodes", "List nodes and give them orders."),

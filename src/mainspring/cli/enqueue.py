@@ -1,6 +1,8 @@
 """`mainspring jobs enqueue`: a job from a shell. Its arguments are JSON, and are checked against the task's types."""
 
 import asyncio
+import os
+from collections.abc import Sequence
 from datetime import timedelta
 
 import click
@@ -10,9 +12,8 @@ from mainspring.app import Mainspring
 from mainspring.cli.codes import Code
 from mainspring.cli.durations import DURATION
 from mainspring.cli.plain import plain, print_json
-from mainspring.cli.reach import as_json, source_of_app, wants_debug
+from mainspring.cli.reach import VARIABLE, as_json, named_app, source_of_app
 from mainspring.cli.root import Refusal
-from mainspring.cli.target import load_app
 from mainspring.client.options import Using
 from mainspring.core.payload.misfit import Misfit
 from mainspring.handle import JobHandle
@@ -20,9 +21,8 @@ from mainspring.runtime.definition import Definition
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("target", metavar="MODULE:APP")
-@click.argument("task")
-@click.argument("values", metavar="[JSON]...", nargs=-1)
+@click.argument("words", metavar="[MODULE:APP] TASK [JSON]...", nargs=-1, required=True)
+@click.option("--app", "target", metavar="MODULE:APP", help="Instead of the first word. [$MAINSPRING_APP]")
 @click.option("--args", "named", metavar="JSON", help="Arguments by name: '{\"photo\": 7}'.")
 @click.option("--delay", type=DURATION, help="Not before this time has passed, as in 10m.")
 @click.option("--priority", metavar="0-100", type=click.IntRange(0, 100), help="Higher goes first.")
@@ -33,9 +33,8 @@ from mainspring.runtime.definition import Definition
 @as_json
 def enqueue(
     *,
-    target: str,
-    task: str,
-    values: tuple[str, ...],
+    words: tuple[str, ...],
+    target: str | None,
     named: str | None,
     delay: timedelta | None,
     priority: int | None,
@@ -51,11 +50,12 @@ def enqueue(
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout limits --wait, which was not given")
-    app = load_app(target, debug=wants_debug())
+    target, (task, *values) = _split(words, target)
+    app = named_app(target)
     if wait and not source_of_app(app).again:
         raise Refusal("its store lives within one program, so no worker would ever see the job", Code.USAGE)
     found = app.find(task)
-    args, kwargs = found.definition.arguments.decode(payload_of(found.definition, values, named))
+    args, kwargs = found.definition.arguments.decode(payload_of(found.definition, tuple(values), named))
     options: Using = {"delay": delay, "priority": priority, "queue": queue, "tags": tags or None}
     enqueuer = found.using(**options)
 
@@ -69,6 +69,15 @@ def enqueue(
             await _tell_result(app, job, as_json=as_json)
 
     asyncio.run(work())
+
+
+def _split(words: Sequence[str], target: str | None) -> tuple[str | None, Sequence[str]]:
+    """Tell the app from the task. With $MAINSPRING_APP, a first word without a colon is a task."""
+    if target is not None or (os.environ.get(VARIABLE) and ":" not in words[0]):
+        return target, words
+    if len(words) < 2:
+        raise click.UsageError("Missing argument 'TASK'.")
+    return words[0], words[1:]
 
 
 def payload_of(definition: Definition, values: tuple[str, ...], named: str | None) -> bytes:

@@ -16,9 +16,10 @@ from mainspring.cli.show import show
 from mainspring.cli.table import Column, print_table
 from mainspring.cli.words import ago, count, length
 from mainspring.core.job import FINISHED, Cause, JobId, State
+from mainspring.core.names import Name
 from mainspring.errors import MainspringError, StoreUnavailable
 from mainspring.handle import JobHandle
-from mainspring.stores.records import JobView
+from mainspring.stores.records import JobPage, JobView, RunFilter
 
 PAGE: Final = 500
 
@@ -46,6 +47,7 @@ def jobs() -> None:
 @click.option("--task", help="Of this task.")
 @click.option("--tag", help="With this tag.")
 @click.option("--cause", type=click.Choice([str(one) for one in Cause]), help="Failed for this reason.")
+@click.option("--schedule", metavar="NAME", help="Made by this schedule; goes with --state only.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="At most so many.")
 @click.option("--after", metavar="ID", type=click.UUID, help="Go on after the last job of the page before.")
 @as_json
@@ -58,6 +60,7 @@ async def list_jobs(
     task: str | None,
     tag: str | None,
     cause: str | None,
+    schedule: str | None,
     limit: int,
     after: UUID | None,
     as_json: bool,
@@ -65,10 +68,14 @@ async def list_jobs(
     """List jobs, the newest first."""
     found: list[JobView] = []
     more: JobId | None = JobId(after) if after else None
+    if schedule is not None and (queue or task or tag or cause):
+        raise click.UsageError("--schedule goes with --state only: its jobs have one task and queue")
     while len(found) < limit:
-        page = await app.jobs(
-            state=states, queue=queue, task=task, tag=tag, cause=cause, limit=min(PAGE, limit - len(found)), after=more
-        )
+        most = min(PAGE, limit - len(found))
+        if schedule is not None:
+            page = await _of_schedule(app, Name.parse(schedule), states, limit=most, after=more)
+        else:
+            page = await app.jobs(state=states, queue=queue, task=task, tag=tag, cause=cause, limit=most, after=more)
         found += page.jobs
         more = page.after
         if more is None:
@@ -82,7 +89,7 @@ async def list_jobs(
     now = app.store.now()
     print_table(COLUMNS, [_row(view, now) for view in found])
     if more is not None:
-        click.echo(f"There are more: --after {found[-1].job.id}")
+        click.echo(f"There are more: --after {more}")
 
 
 @jobs.command()
@@ -114,6 +121,17 @@ async def delete(app: Mainspring, *, ids: Sequence[UUID], as_json: bool) -> int:
 
 jobs.add_command(show)
 jobs.add_command(enqueue)
+
+
+async def _of_schedule(
+    app: Mainspring, schedule: Name, states: Sequence[str], *, limit: int, after: JobId | None
+) -> JobPage:
+    """Find the jobs of a schedule by its runs, which have their ids; the last decided come first."""
+    which = RunFilter(schedule=schedule, with_job=True)
+    page = await app.store.runs(which, limit=limit, after=after)
+    views = await app.store.get([JobId(run.id) for run in page.runs])
+    found = [view for view in views if view and (not states or view.job.state in states)]
+    return JobPage(jobs=tuple(found), after=None if page.after is None else JobId(page.after))
 
 
 async def _each(

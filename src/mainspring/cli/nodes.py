@@ -5,7 +5,7 @@ An order is written to the store; the node learns of it with its next renewal, a
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import click
@@ -18,10 +18,13 @@ from mainspring.cli.root import Refusal
 from mainspring.cli.table import Column, print_table
 from mainspring.cli.words import ago
 from mainspring.core.job import NodeId
+from mainspring.runtime.process import is_gone
 from mainspring.stores.port import Store
-from mainspring.stores.records import DumpStacks, NodeOrder, Order, Quiet, Resume, SetConcurrency, StopNode
+from mainspring.stores.records import DumpStacks, NodeOrder, NodeView, Order, Quiet, Resume, SetConcurrency, StopNode
 
 LOOK_EVERY: Final = 0.1
+SILENT: Final = timedelta(seconds=15)
+"""Without a renewal, of which there is one in a second and a half."""
 
 COLUMNS: Final = (
     Column("NODE"),
@@ -47,7 +50,11 @@ def nodes() -> None:
 @as_json
 @reaches_store
 async def list_nodes(app: Mainspring, *, dead_too: bool, as_json: bool) -> None:
-    """List the nodes that are alive."""
+    """List the nodes that have not ended.
+
+    A node that is `silent` has not renewed its lease for 15 s; the process
+    of one that is `gone` has ended. Others take over what they held.
+    """
     found = [one for one in await app.store.nodes() if one.alive or dead_too]
     if as_json:
         print_json(*found)
@@ -59,7 +66,7 @@ async def list_nodes(app: Mainspring, *, dead_too: bool, as_json: bool) -> None:
     rows = [
         (
             one.node.id,
-            "alive" if one.alive else "dead",
+            standing(one, now),
             f"{one.running}/{one.node.concurrency}",
             str(len(one.node.tasks)),
             ", ".join(one.node.queues) if one.node.queues is not None else "all",
@@ -126,6 +133,15 @@ async def stacks(app: Mainspring, *, node: str, timeout: timedelta, as_json: boo
         print_json(answered)
     else:
         click.echo(answered.answer)
+
+
+def standing(view: NodeView, now: datetime) -> str:
+    """Say how a node stands: until another one notices, one that was killed is not dead to the store."""
+    if not view.alive:
+        return "dead"
+    if is_gone(view.node.process):
+        return "gone"
+    return "silent" if now - view.renewed_at > SILENT else "alive"
 
 
 async def _give(app: Mainspring, ids: Sequence[str], order: NodeOrder, *, as_json: bool) -> None:

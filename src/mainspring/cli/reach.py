@@ -1,4 +1,4 @@
-"""The way from a command to a store: `--url`, `--app`, $MAINSPRING_URL, or the file that apps use without either.
+"""The way from a command to a store: `--url`, `--app`, $MAINSPRING_APP, $MAINSPRING_URL, or the file that apps use without.
 
 Commands look at stores that are there. None makes a file or changes its tables by looking: that is what workers and
 `mainspring migrate` do.
@@ -6,11 +6,12 @@ Commands look at stores that are there. None makes a file or changes its tables 
 
 import asyncio
 import functools
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec
 
 import click
 
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
+VARIABLE: Final = "MAINSPRING_APP"
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 url_option = click.option(
     "--url",
     metavar="URL",
     help="The store: sqlite:///jobs.db, postgresql://user@host/database. [$MAINSPRING_URL, else sqlite:///mainspring.db]",
 )
-app_option = click.option("--app", "target", metavar="MODULE:APP", help="The store of this app.")
+app_option = click.option("--app", "target", metavar="MODULE:APP", help="The store of this app. [$MAINSPRING_APP]")
 
 
 def reaches_store(
@@ -59,8 +62,18 @@ def app_of(url: str | None, target: str | None) -> Mainspring:
     """Make an app without tasks for a URL, or load the one that is named."""
     if url is not None and target is not None:
         raise click.UsageError("--url and --app both name a store; give one of them")
+    if url is None and target is None:
+        target = os.environ.get(VARIABLE) or None
     if target is None:
         return Mainspring(url)
+    return load_app(target, debug=wants_debug())
+
+
+def named_app(target: str | None) -> Mainspring:
+    """Load the app that a command cannot do without."""
+    target = target or os.environ.get(VARIABLE)
+    if not target:
+        raise click.UsageError(f"it needs the app: say --app MODULE:APP, or set ${VARIABLE}")
     return load_app(target, debug=wants_debug())
 
 

@@ -1,6 +1,5 @@
 """`mainspring schedules`: what is planned, and what an operator may do about it."""
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
@@ -8,10 +7,11 @@ from typing import Final
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.ask import confirmed
 from mainspring.cli.codes import Code
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
-from mainspring.cli.schedules_add import add
+from mainspring.cli.schedules_add import add, change
 from mainspring.cli.schedules_next import explain, next_slots
 from mainspring.cli.schedules_run import backfill, run
 from mainspring.cli.schedules_show import runs, show
@@ -49,12 +49,12 @@ names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=T
 
 @click.group()
 def schedules() -> None:
-    """List, add, pause, run, backfill and remove schedules."""
+    """List, add, change, pause, run, backfill and remove schedules."""
 
 
 @schedules.command("list")
 @click.option("--owner", help="Declared by this deployment.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@click.option("-n", "--limit", default=50, show_default=True, type=click.IntRange(min=1), help="At most so many.")
 @click.option("--after", metavar="NAME", help="Go on after the last schedule of the page before.")
 @as_json
 @reaches_store
@@ -130,7 +130,7 @@ async def remove(app: Mainspring, *, names: Sequence[str], yes: bool, as_json: b
         if found.owner is not None:
             back = f"{name} is declared by {found.owner}, and comes back with its next start"
             click.echo(f"{back}; take it out of the code, or pause it", err=True)
-        if not yes and not _confirmed(f"Remove {name} ({rule_text(found.plan.rule)}, {found.plan.template.task})?"):
+        if not yes and not confirmed(f"Remove {name} ({rule_text(found.plan.rule)}, {found.plan.template.task})?"):
             return False
         await app.schedules.remove(name)
         return True
@@ -138,7 +138,7 @@ async def remove(app: Mainspring, *, names: Sequence[str], yes: bool, as_json: b
     return await _each(names, act, "is gone", "stays", undone=Code.FAILED, as_json=as_json)
 
 
-for command in (add, backfill, explain, next_slots, run, runs, show):
+for command in (add, backfill, change, explain, next_slots, run, runs, show):
     schedules.add_command(command)
 
 
@@ -169,15 +169,6 @@ async def _each(
         else:
             click.echo(f"{name} {done if changed else otherwise}")
     return code
-
-
-def _confirmed(question: str) -> bool:
-    try:
-        return click.confirm(question, err=True)
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise
-        raise click.UsageError("it asks first, and nobody answers; say --yes") from None
 
 
 async def _last(app: Mainspring, look: Look) -> Run | None:

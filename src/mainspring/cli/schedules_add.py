@@ -1,145 +1,121 @@
-"""`mainspring schedules add`: a schedule from a shell. The arguments of its jobs are checked against the task's types."""
+"""`mainspring schedules add` and `change`: a schedule from a shell."""
 
 import asyncio
-from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any
 
 import click
-from msgspec.structs import replace
 
 from mainspring.app import Mainspring
 from mainspring.cli.codes import Code
-from mainspring.cli.durations import DURATION
-from mainspring.cli.enqueue import payload_of
 from mainspring.cli.plain import print_json
-from mainspring.cli.reach import as_json, source_of_app, wants_debug
+from mainspring.cli.reach import as_json, named_app, reaches_store, source_of_app
 from mainspring.cli.root import Refusal
-from mainspring.cli.schedules_words import INSTANT, next_text, placed, schedule_fields
-from mainspring.cli.target import load_app
-from mainspring.client.calls import Call
-from mainspring.client.options import Using
+from mainspring.cli.schedules_options import Said, plan_options
+from mainspring.cli.schedules_words import next_text, placed_text, schedule_fields
 from mainspring.client.plans import ScheduleOptions
-from mainspring.core.missed import Missed, Policy
-from mainspring.core.rules import Cron, Every, Manual, Once, Rule
-from mainspring.core.schedule import Overlap
+from mainspring.core.rules import Cron, Rule
+from mainspring.core.schedule import Schedule
 from mainspring.stores.records import Look
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:APP")
-@click.argument("name")
+@click.argument("words", metavar="[MODULE:APP] NAME", nargs=-1, required=True)
+@click.option("--app", "target", metavar="MODULE:APP", help="Instead of the first word. [$MAINSPRING_APP]")
 @click.option("--task", required=True, help="Whose jobs it makes.")
-@click.option("--cron", metavar="RULE", help="At the times of an expression: '0 9 * * MON-FRI'.")
-@click.option("--every", type=DURATION, help="At a fixed rate, as in 15m.")
-@click.option("--after-end", is_flag=True, help="With --every: counted from the end of a run.")
-@click.option("--once", type=INSTANT, help="At one instant, as in 2027-01-31T09:00.")
-@click.option("--manual", is_flag=True, help="On demand only.")
-@click.option("--tz", default="UTC", show_default=True, help="The zone, by its IANA name: Europe/Berlin.")
-@click.option("--args", "named", metavar="JSON", help="Arguments by name: '{\"photo\": 7}'.")
-@click.option("--queue", help="Instead of the task's own.")
-@click.option("--priority", metavar="0-100", type=click.IntRange(0, 100), help="Higher goes first.")
-@click.option("--tag", "tags", multiple=True, help="To find its jobs by; repeatable.")
-@click.option("--missed", type=click.Choice([str(one) for one in Policy]), help="What to do about missed slots.")
-@click.option("--grace", type=DURATION, help="How late a missed slot may still make a job.")
-@click.option("--limit", type=click.IntRange(min=1), help="With --missed all: so many at most.")
-@click.option("--overlap", type=click.Choice([str(one) for one in Overlap]), help="While the run before goes on.")
-@click.option("--jitter", type=DURATION, help="Put starts off by up to this, as in 30s.")
-@click.option("--until", type=INSTANT, help="No slot after this.")
-@click.option("--max-runs", type=click.IntRange(min=1), help="No slot after so many have made a job.")
-@click.option("--keep-runs", type=DURATION, help="How long runs are kept. [default: 30d]")
-@click.option("--description", help="What it is for.")
+@plan_options
 @as_json
-def add(
-    *,
-    target: str,
-    name: str,
-    task: str,
-    cron: str | None,
-    every: timedelta | None,
-    after_end: bool,
-    once: datetime | None,
-    manual: bool,
-    tz: str,
-    named: str | None,
-    queue: str | None,
-    priority: int | None,
-    tags: tuple[str, ...],
-    missed: str | None,
-    grace: timedelta | None,
-    limit: int | None,
-    overlap: Literal["allow", "skip", "queue_one", "cancel_previous"] | None,
-    jitter: timedelta | None,
-    until: datetime | None,
-    max_runs: int | None,
-    keep_runs: timedelta | None,
-    description: str | None,
-    as_json: bool,
-) -> None:
+def add(*, words: tuple[str, ...], target: str | None, task: str, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - `Said` knows
     """Add a schedule that stays until it is removed.
 
     It needs the app for the task and the types of its arguments. A time
     without an offset is meant in the zone.
     """
-    rule = _rule(cron=cron, every=every, after_end=after_end, once=once, manual=manual, tz=tz)
-    options: ScheduleOptions = {
-        "missed": _missed(missed, grace, limit),
-        "overlap": overlap,
-        "jitter": jitter,
-        "until": placed(until, tz) if until else None,
-        "max_runs": max_runs,
-        "keep_runs": keep_runs,
-        "description": description,
-    }
-    app = load_app(target, debug=wants_debug())
+    said = Said(**given)
+    if len(words) > 2 or (len(words) == 2 and target is not None):
+        raise click.UsageError("it takes the app and one name, as in: add myapp:app nightly")
+    name = words[-1]
+    rule = said.rule()
+    options = said.options(said.tz or "UTC")
+    app = named_app(words[0] if len(words) == 2 else target)
     if not source_of_app(app).again:
         raise Refusal("its store lives within one program, so no worker would ever see the schedule", Code.USAGE)
-    call = _call(app, task, named, {"queue": queue, "priority": priority, "tags": tags or None})
+    call = said.call(app, task)
 
     async def work() -> None:
         async with app:
             added = await app.schedules.add(name, rule, call, **options)
-            if as_json:
-                print_json(schedule_fields(Look(schedule=added)))
-                return
-            following = next_text(added, app.store.now())
-            click.echo(f"{added.name} is added: {rule.explain()}" + (f" Next: {following}." if following else ""))
+            _tell(app, added, said, "is added", as_json=as_json)
 
     asyncio.run(work())
 
 
-def _rule(
-    *, cron: str | None, every: timedelta | None, after_end: bool, once: datetime | None, manual: bool, tz: str
-) -> Rule:
-    given = [cron is not None, every is not None, once is not None, manual]
-    if sum(given) != 1:
-        raise click.UsageError("say when by one of --cron, --every, --once or --manual")
-    if after_end and every is None:
-        raise click.UsageError("--after-end goes with --every, which was not given")
-    if cron is not None:
-        return Cron(cron, tz=tz)
-    if every is not None:
-        return Every(every, after_end=after_end)
-    return Manual() if once is None else Once(placed(once, tz))
+@click.command()
+@click.argument("name")
+@click.option("--task", help="Whose jobs it makes; its arguments and options are said anew then.")
+@plan_options
+@click.option("--no-until", is_flag=True, help="Take --until back.")
+@click.option("--no-max-runs", is_flag=True, help="Take --max-runs back.")
+@as_json
+@reaches_store
+async def change(
+    app: Mainspring,
+    /,
+    *,
+    name: str,
+    task: str | None,
+    no_until: bool,
+    no_max_runs: bool,
+    as_json: bool,
+    **given: Any,  # noqa: ANN401 - `Said` knows
+) -> None:
+    """Change a schedule from now on; what is not said stays.
+
+    What is said about its jobs (--args, --queue and so on) goes with --task,
+    and with the app. One that is declared in code is declared again when its
+    program next starts.
+    """
+    said = Said(**given)
+    if (no_until and said.until) or (no_max_runs and said.max_runs):
+        raise click.UsageError("it is to be taken back and given at the same time; say one of them")
+    if said.has_call and task is None:
+        raise click.UsageError("--args, --queue, --priority, --timeout, --max-attempts and --tag go with --task")
+    there = await app.schedules.get(name)
+    rule = _new_rule(said, there)
+    tz = rule.tz if isinstance(rule, Cron) else said.tz or there.plan.zone
+    options: ScheduleOptions = {}
+    for key, value in said.options(tz).items():
+        if value is not None:
+            options[key] = value  # type: ignore[literal-required]  # the keys of the same type
+    if no_until:
+        options["until"] = None
+    if no_max_runs:
+        options["max_runs"] = None
+    if rule is None and task is None and not options:
+        raise click.UsageError("say what to change")
+    call = None if task is None else said.call(app, task)
+    changed = await app.schedules.change(name, rule, call, **options)
+    if changed.owner is not None and not as_json:
+        click.echo(f"{name} is declared by {changed.owner}, and is declared again with its next start", err=True)
+    _tell(app, changed, said, "is changed", as_json=as_json)
 
 
-def _missed(policy: str | None, grace: timedelta | None, limit: int | None) -> Missed | None:
-    if policy is None and (grace is not None or limit is not None):
-        raise click.UsageError("--grace and --limit go with --missed, which was not given")
-    if limit is not None and policy != Policy.ALL:
-        raise click.UsageError("--limit goes with --missed all")
-    match policy:
-        case None:
-            return None
-        case Policy.SKIP:
-            chosen = Missed.skip()
-        case Policy.LATEST:
-            chosen = Missed.latest()
-        case _:
-            chosen = Missed.all() if limit is None else Missed.all(limit=limit)
-    return chosen if grace is None else replace(chosen, grace=grace)
+def _new_rule(said: Said, there: Schedule) -> Rule | None:
+    """Make the new rule, if one was said: another zone alone is one too."""
+    if said.has_rule or said.after_end or said.start:
+        return said.rule()
+    if said.tz is None:
+        return None
+    if not isinstance(there.plan.rule, Cron):
+        raise click.UsageError("--tz alone changes the zone of a cron expression, and this is none")
+    return Cron(there.plan.rule.text, tz=said.tz)
 
 
-def _call(app: Mainspring, task: str, named: str | None, options: Using) -> "Call[object]":
-    found = app.find(task)
-    args, kwargs = found.definition.arguments.decode(payload_of(found.definition, (), named))
-    return found.using(**options).call(*args, **kwargs)
+def _tell(app: Mainspring, schedule: Schedule, said: Said, done: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(schedule_fields(Look(schedule=schedule)))
+        return
+    following = next_text(schedule, app.store.now())
+    explained = schedule.plan.rule.explain()
+    click.echo(f"{schedule.name} {done}: {explained}" + (f" Next: {following}." if following else ""))
+    if said.once and (text := placed_text(said.once, said.tz or "UTC")):
+        click.echo(text)

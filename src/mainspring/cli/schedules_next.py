@@ -21,7 +21,7 @@ from mainspring.core.schedule import Schedule
 from mainspring.runtime.planned import look_at
 
 number_option = click.option(
-    "-n", "number", default=5, show_default=True, type=click.IntRange(1, 1000), help="So many slots."
+    "-n", "--limit", "number", default=5, show_default=True, type=click.IntRange(1, 1000), help="So many slots."
 )
 after_option = click.option("--after", type=INSTANT, help="Those after this instant, and not after now.")
 
@@ -57,17 +57,19 @@ async def next_slots(app: Mainspring, *, name: str, number: int, after: datetime
 
 
 @click.command()
-@click.argument("rule")
+@click.argument("words", metavar="RULE", nargs=-1, required=True)
 @click.option("--tz", default="UTC", show_default=True, help="The zone, by its IANA name: Europe/Berlin.")
 @number_option
 @after_option
 @as_json
-def explain(*, rule: str, tz: str, number: int, after: datetime | None, as_json: bool) -> None:
+def explain(*, words: tuple[str, ...], tz: str, number: int, after: datetime | None, as_json: bool) -> None:
     """Say what a cron expression means, and when its slots are.
 
     It needs no store. A time without an offset is meant in the zone.
     """
-    read = Cron(rule, tz=tz)
+    if len(words) > 1:
+        raise click.UsageError("a rule is one word: put it in quotes, as in '0 9 * * MON-FRI'")
+    read = Cron(words[0], tz=tz)
     now = SystemClock().now()
     start = placed(after, tz) if after else now
     slots = list(shown_slots(read, tz, islice(_slots(read, start), number), start))

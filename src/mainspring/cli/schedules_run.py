@@ -1,5 +1,7 @@
 """`mainspring schedules run` and `backfill`: jobs that somebody asked for, now or for slots of the past."""
 
+import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
@@ -9,21 +11,22 @@ import click
 from msgspec import Struct
 
 from mainspring.app import Mainspring
+from mainspring.cli.ask import confirmed
+from mainspring.cli.codes import Code
 from mainspring.cli.durations import DURATION
 from mainspring.cli.plain import plain, print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.root import Refusal
 from mainspring.cli.schedules_words import INSTANT, at, placed
 from mainspring.cli.words import count
-from mainspring.client.schedules import MOST_BACKFILLED
-from mainspring.core.missed import MOMENT
+from mainspring.client.backfill import MOST_BACKFILLED, past_slots, without_job
 from mainspring.core.names import Name
-from mainspring.core.schedule import Schedule
+from mainspring.core.schedule import Overlap, Schedule
 from mainspring.errors import ScheduleError
 from mainspring.runtime.planned import look_at
-from mainspring.stores.records import RunFilter
 
-PAGE: Final = 500
+ASKS_ABOVE: Final = 1000
+"""Jobs: so many are rarely meant."""
 
 
 @click.command()
@@ -76,73 +79,82 @@ class Part(Struct, frozen=True, kw_only=True):
 @click.argument("name")
 @click.option("--from", "start", required=True, type=INSTANT, help="The first slot, or any instant before it.")
 @click.option("--to", "end", required=True, type=INSTANT, help="The last slot, or any instant after it.")
+@click.option("--priority", metavar="0-100", type=click.IntRange(0, 100), help="Of these jobs; 0 is behind all others.")
 @click.option("--dry-run", is_flag=True, help="Only say how many there are.")
+@click.option("--yes", is_flag=True, help="Do not ask, however many they are.")
 @as_json
 @reaches_store
-async def backfill(app: Mainspring, *, name: str, start: datetime, end: datetime, dry_run: bool, as_json: bool) -> None:
+async def backfill(
+    app: Mainspring,
+    *,
+    name: str,
+    start: datetime,
+    end: datetime,
+    priority: int | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
     """Make jobs for slots of the past that have none.
 
     A time without an offset is meant in the zone of the schedule; a day
-    without a time is its beginning.
+    without a time is its beginning. The jobs are all due at once: above a
+    thousand it asks first.
     """
     look, now = await look_at(app.store, Name.parse(name))
     schedule = look.schedule
     start, end = placed(start, schedule.plan.zone), placed(end, schedule.plan.zone)
-    _check(schedule, start, end, now)
-    parts = [part async for part in _parts(app, schedule, start, end)]
+    parts = [part async for part in _parts(app, schedule, past_slots(schedule, start, end, now))]
     slots, missing = sum(part.count for part in parts), sum(part.missing for part in parts)
     if not as_json:
         span = f"from {at(start, schedule.plan.zone)} to {at(end, schedule.plan.zone)}"
         click.echo(f"{count(slots, 'slot')} {span}, {missing:,} of them without a job")
+    for line in _remarks(schedule, end, missing):
+        click.echo(line, err=True)
+    if missing > ASKS_ABOVE and not yes and not dry_run and not confirmed(f"Make {missing:,} jobs?"):
+        return Code.FAILED
     made = 0
+    progress = Progress(missing)
     for part in parts:
         if dry_run or not part.missing:
             continue
-        made += len(await app.schedules.backfill(name, part.first, part.last))
-        if not as_json and len(parts) > 1:
-            click.echo(f"{made:,} of {missing:,}", err=True)
+        made += len(await app.schedules.backfill(name, part.first, part.last, priority=priority))
+        if not as_json:
+            progress.tell(made)
     if as_json:
         print_json({"name": name, "from": start, "to": end, "slots": slots, "missing": missing, "made": made})
     elif not dry_run:
         click.echo(f"{count(made, 'job')} made")
+    return Code.DONE
 
 
-def _check(schedule: Schedule, start: datetime, end: datetime, now: datetime) -> None:
-    """Refuse before the first job what would be refused at some job later."""
-    if start > end:
-        raise click.UsageError("--from is later than --to")
-    if end > now:
-        raise click.UsageError("--to has not come yet; backfill what is past")
-    if schedule.plan.counts_from_the_end:
-        raise click.UsageError(
-            f"{schedule.name} counts from the end of a run to the next, and has no slots of the past"
-        )
-    horizon = now - schedule.plan.keep_runs
-    first = next(schedule.plan.rule.between(start - MOMENT, end), None)
-    if first is not None and first <= horizon:
-        back = f"runs go back to {at(horizon, schedule.plan.zone)}"
-        raise click.UsageError(f"--from is too long ago: {back}, and nobody knows what became of earlier slots")
+class Progress:
+    """Tells how far it is, now and then: more often where somebody watches."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._every = 1.0 if sys.stderr.isatty() else 5.0
+        self._told = time.monotonic()
+
+    def tell(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self._told >= self._every and done < self._total:
+            self._told = now
+            click.echo(f"{done:,} of {self._total:,}", err=True)
 
 
-async def _parts(app: Mainspring, schedule: Schedule, start: datetime, end: datetime) -> AsyncIterator[Part]:
-    for slots in _chunks(schedule, start, end):
-        taken = await _taken(app, schedule, slots[0], slots[-1])
-        missing = sum(slot not in taken for slot in slots)
-        yield Part(first=slots[0], last=slots[-1], count=len(slots), missing=missing)
+def _remarks(schedule: Schedule, end: datetime, missing: int) -> Iterator[str]:
+    rule, cursor = schedule.plan.rule, schedule.cursor
+    undecided = 0 if schedule.is_over or schedule.paused else rule.count(cursor, end) if end > cursor else 0
+    if undecided:
+        is_ = "is" if undecided == 1 else "are"
+        yield f"{count(undecided, 'slot')} of that time {is_} not decided yet, and left to the schedule itself"
+    if missing > 1 and schedule.plan.overlap is not Overlap.ALLOW:
+        side = "they may run side by side; a limit on the task prevents that"
+        yield f"overlap={schedule.plan.overlap} does not hold for jobs of a backfill: {side}"
 
 
-def _chunks(schedule: Schedule, start: datetime, end: datetime) -> Iterator[list[datetime]]:
-    """Cut the slots that have been decided, or were before the schedule's time, into as many as one backfill takes."""
-    slots = schedule.plan.rule.between(start - MOMENT, min(end, schedule.cursor))
+async def _parts(app: Mainspring, schedule: Schedule, slots: Iterator[datetime]) -> AsyncIterator[Part]:
     while chunk := list(islice(slots, MOST_BACKFILLED)):
-        yield chunk
-
-
-async def _taken(app: Mainspring, schedule: Schedule, first: datetime, last: datetime) -> set[datetime | None]:
-    which = RunFilter(schedule=schedule.name, after_slot=first - MOMENT, until_slot=last, with_job=True)
-    page = await app.store.runs(which, limit=PAGE)
-    taken = {run.slot for run in page.runs}
-    while page.after:
-        page = await app.store.runs(which, limit=PAGE, after=page.after)
-        taken |= {run.slot for run in page.runs}
-    return taken
+        missing = len(await without_job(app.store, schedule, chunk))
+        yield Part(first=chunk[0], last=chunk[-1], count=len(chunk), missing=missing)

@@ -66,14 +66,15 @@ async def show(app: Mainspring, *, name: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@click.option("-n", "--limit", default=50, show_default=True, type=click.IntRange(min=1), help="At most so many.")
 @click.option("--after", metavar="ID", type=click.UUID, help="Go on after the last run of the page before.")
 @as_json
 @reaches_store
 async def runs(app: Mainspring, *, name: str | None, limit: int, after: UUID | None, as_json: bool) -> None:
     """List what became of slots, the last decided first.
 
-    Of one schedule, or of all.
+    Of one schedule, or of all. Several slots in a row that made no job are
+    one run, and LATE is how late the first of them was decided.
     """
     found: list[Run] = []
     more = after
@@ -134,7 +135,7 @@ def _slot(run: Run) -> str:
 
 
 def _lateness(run: Run) -> str:
-    late = timedelta(0) if run.slot is None else run.decided_at - (run.last or run.slot)
+    late = timedelta(0) if run.slot is None else run.decided_at - run.slot
     return length(late, shortly=True) if late >= timedelta(seconds=1) else ""
 
 
@@ -152,7 +153,7 @@ def page(look: Look, of_late: Sequence[Run], states: dict[UUID, State], now: dat
             yield f"{title:<10} {textwrap.indent(text, ' ' * 11).lstrip(' ')}"
     if of_late:
         yield ""
-        yield "Runs of late"
+        yield "Recent runs"
         yield from (f"  {line}" for line in lines(*run_table(of_late, states, now, named=False)))
 
 
@@ -182,7 +183,7 @@ def _facts(look: Look, now: datetime) -> Iterator[tuple[str, str]]:
     yield "overlap", str(plan.overlap)
     yield "jitter", f"up to {length(plan.jitter)}" if plan.jitter else ""
     yield "until", instant(plan.until, now, plan.zone) if plan.until else ""
-    yield "runs", _runs(schedule)
+    yield "fired", _fired(schedule)
     yield "kept", f"runs for {length(plan.keep_runs)}"
     yield "owner", _owner(schedule)
     yield "created", instant(schedule.created_at, now)
@@ -213,9 +214,9 @@ def _missed(missed: Missed) -> str:
             return f"all, {missed.limit} at most, {missed.per_tick} a tick, none more than {length(missed.grace)} late"
 
 
-def _runs(schedule: Schedule) -> str:
+def _fired(schedule: Schedule) -> str:
     most = schedule.plan.max_runs
-    return f"{schedule.runs:,} of {most:,}" if most is not None else f"{schedule.runs:,}"
+    return f"{schedule.runs:,} of {most:,} slots" if most is not None else count(schedule.runs, "slot")
 
 
 def _owner(schedule: Schedule) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from mainspring.cli.schedules_clocks import wall, zone_info
+from mainspring.cli.schedules_clocks import time_of, wall, zone_info
 from mainspring.cli.words import ago, length
 from mainspring.core.missed import MOMENT
 from mainspring.core.rules import Cron, Every, Manual, Once, Rule
@@ -39,6 +39,22 @@ def placed(given: datetime, tz: str) -> datetime:
     return (given if given.tzinfo else given.replace(tzinfo=zone_info(tz))).astimezone(UTC)
 
 
+def placed_text(given: datetime, tz: str) -> str:
+    """Say what was made of a time on the clocks of a zone, and where that is not what it seems; nothing in UTC."""
+    if given.tzinfo is not None or tz == "UTC":
+        return ""
+    meant = placed(given, tz)
+    told = f"{wall(given)} in {tz} is {at(meant, tz)}, {at(meant, 'UTC')}"
+    if meant.astimezone(zone_info(tz)).replace(tzinfo=None) != given:
+        return f"{told}: clocks go forward that day, and do not show {time_of(given)}"
+    first, second = (given.replace(tzinfo=zone_info(tz), fold=fold).utcoffset() for fold in (0, 1))
+    if first != second:
+        return (
+            f"{told}: clocks go back that day and show it twice, and this is the first; for the other give its offset"
+        )
+    return told
+
+
 def rule_text(rule: Rule) -> str:
     """Say a rule as shortly as it can be: a cron expression as it is written, all else in words."""
     match rule:
@@ -64,10 +80,10 @@ def standing(look: Look, now: datetime) -> str:
     schedule = look.schedule
     if schedule.paused:
         return "paused"
-    if schedule.held:
-        return "held"
     if schedule.next_at is not None and now - schedule.next_at > IN_TIME:
         return "late"
+    if schedule.held:
+        return "held"
     if schedule.is_over and not look.open and not isinstance(schedule.plan.rule, Manual):
         return "over"
     return "on"

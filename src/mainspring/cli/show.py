@@ -13,7 +13,7 @@ from mainspring.cli.plain import plain, print_json, unfolded
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, lines
 from mainspring.cli.words import ago, length
-from mainspring.stores.records import AttemptView, JobView, LogLine
+from mainspring.stores.records import AttemptView, JobView, LogLine, SlotFacts
 
 
 @click.command()
@@ -77,9 +77,17 @@ def _facts(view: JobView, now: datetime) -> Iterator[tuple[str, str]]:
     yield "limit key", view.key or ""
     yield "unique", view.unique.key if view.unique else ""
     yield "tags", ", ".join(view.facts.tags)
+    yield "schedule", _schedule(view.facts.slot, now) if view.facts.slot else ""
     yield "parent", str(view.facts.parent or "")
     yield "owner", view.facts.owner or ""
     yield "trace", view.facts.traceparent or ""
+
+
+def _schedule(facts: SlotFacts, now: datetime) -> str:
+    if facts.slot is None:
+        return f"{facts.schedule}, by hand"
+    how = f" ({facts.origin})" if facts.origin != "slot" else " (catch-up)" if facts.is_catch_up else ""
+    return f"{facts.schedule}, for the slot of {_instant(facts.slot, now)}{how}"
 
 
 def _tries(view: JobView) -> str:

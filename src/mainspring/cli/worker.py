@@ -33,7 +33,7 @@ LAST_WISH: Final = 2.0  # seconds for what would be good to have, once the proce
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:APP")
+@click.argument("target", metavar="MODULE:APP", envvar="MAINSPRING_APP")
 @click.option("--concurrency", default=20, show_default=True, type=click.IntRange(min=1), help="Jobs at a time.")
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1, 512), help="Node processes.")
 @click.option("--slots", default=2, show_default=True, type=click.IntRange(min=1), help="Process slots of each node.")
@@ -57,6 +57,8 @@ def worker(
     supervised: bool,
 ) -> None:
     """Run the jobs of an app until told to stop.
+
+    Without MODULE:APP, the app is that of $MAINSPRING_APP.
 
     SIGTERM or Ctrl-C lets running jobs finish for the grace time; once more cancels them at once. Exits with 0 when
     everything was finished or given back, with 4 when something would not stop.

@@ -48,10 +48,12 @@ if hasattr(os, "register_at_fork"):
 class Call(Generic[R_co]):
     """A job that is to be: its arguments are checked and written. Enqueued twice, it is still one job."""
 
-    __slots__ = ("_first", "_new", "definition")
+    __slots__ = ("_first", "_new", "definition", "own")
 
-    def __init__(self, definition: Definition, new: NewJob) -> None:
+    def __init__(self, definition: Definition, new: NewJob, own: tuple[str, ...] = ()) -> None:
         self.definition: Final = definition
+        self.own: Final = own
+        """Options that can be those of one job only, by their names."""
         self._new: Final = new
         self._first = _Process.mark if new.is_new else None
 
@@ -66,7 +68,7 @@ class Call(Generic[R_co]):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copy it; neither of the two is new then, for nobody knows which of them comes first."""
-        return type(self), (self.definition, replace(self.hand_over(), is_new=False))
+        return type(self), (self.definition, replace(self.hand_over(), is_new=False), self.own)
 
     def __repr__(self) -> str:
         return f"<Call of {self.definition.name} as {self._new.id}>"

@@ -13,6 +13,7 @@ from uuid import UUID
 from mainspring.core.command import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from mainspring.core.job import JobId, Retention
 from mainspring.core.names import Name
+from mainspring.core.retry import GREATEST
 from mainspring.core.unique import Unique
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError
@@ -73,6 +74,12 @@ class Options:
     retention: Retention | None = None
     tx: object = None
 
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Name those that can be said of one job only."""
+        given = {"id": self.id, "owner": self.owner, "traceparent": self.traceparent}
+        return tuple(name for name, value in given.items() if value is not None)
+
     def but(self, given: Using) -> "Options":
         """Read what was said on top of this; raises `DeclarationError` with everything that is wrong with it."""
         values, problems = read_all(given, _READERS)
@@ -124,9 +131,11 @@ def read_text(value: object) -> str:
 
 
 def read_count(value: object) -> int:
-    if type(value) is int and value >= 1:
-        return value
-    raise DeclarationError(repr(value), "a number of at least 1 is needed")
+    if type(value) is not int or value < 1:
+        raise DeclarationError(repr(value), "a number of at least 1 is needed")
+    if value > GREATEST:
+        raise DeclarationError(repr(value), f"a number of at most {GREATEST:,} is needed")
+    return value
 
 
 def read_retention(value: object) -> Retention:
@@ -155,6 +164,12 @@ def read_moment(value: object) -> datetime:
         return value
     if isinstance(value, datetime):
         raise DeclarationError(str(value), "it has no time zone; add tzinfo=UTC, or the zone it is meant in")
+    raise DeclarationError(repr(value), "a datetime is needed")
+
+
+def _read_run_at(value: object) -> datetime:
+    if isinstance(value, datetime):
+        return read_moment(value)
     raise DeclarationError(repr(value), "a datetime is needed; for a length of time there is delay=")
 
 
@@ -174,7 +189,7 @@ def _read_tx(value: object) -> object:
 
 _READERS: Final[Mapping[str, Reader]] = {
     "delay": duration,
-    "run_at": read_moment,
+    "run_at": _read_run_at,
     "priority": read_priority,
     "queue": read_queue,
     "max_attempts": read_count,

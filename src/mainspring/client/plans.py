@@ -14,11 +14,14 @@ from mainspring.core.schedule import Overlap, Plan, Template
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError, ScheduleError
+from mainspring.runtime.definition import Definition
 from mainspring.stores.records import AT_ONCE, NewJob
+
+MOST_RUNS: Final = 2**31 - 1
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What a schedule takes beside its rule. None stands for nothing said."""
+    """What a schedule takes beside its rule. None stands for nothing said; in a change it takes `until` and `max_runs` back."""
 
     missed: Missed | None
     """What to do about slots that nobody was there for; without it `Missed.latest()`."""
@@ -39,19 +42,29 @@ def plan_of(subject: str, rule: Rule, call: Call[Any], given: ScheduleOptions) -
     """Make the plan of a schedule, or raise `ScheduleError` with everything that stands against it."""
     values, problems = read_all(given, _READERS)
     problems += _problems_of_rule(rule)
-    problems += _problems(call.hand_over())
+    problems += _problems_of_call(call)
     ScheduleError.unless(subject, ((False, problem) for problem in problems))
-    return Plan(rule=rule, template=_template(call.hand_over()), **values)
+    return _checked(subject, Plan(rule=rule, template=_template(call.hand_over()), **values))
 
 
 def changed(plan: Plan, rule: Rule | None, call: Call[Any] | None, given: ScheduleOptions, subject: str) -> Plan:
-    """Say more about a plan; what is left out stays."""
+    """Say more about a plan; what is left out stays. An end can be taken back, by None."""
     values, problems = read_all(given, _READERS)
     problems += _problems_of_rule(rule) if rule is not None else []
-    problems += _problems(call.hand_over()) if call else []
+    problems += _problems_of_call(call) if call is not None else []
     ScheduleError.unless(subject, ((False, problem) for problem in problems))
-    template = _template(call.hand_over()) if call else plan.template
-    return replace(plan, rule=rule or plan.rule, template=template, **values)
+    template = plan.template if call is None else _template(call.hand_over())
+    values |= {name: None for name, value in given.items() if name in {"until", "max_runs"} and value is None}
+    return _checked(subject, replace(plan, rule=rule or plan.rule, template=template, **values))
+
+
+def _checked(subject: str, plan: Plan) -> Plan:
+    """Look at what fits together or not."""
+    rule = plan.rule
+    if isinstance(rule, Every) and not rule.after_end and plan.jitter > rule.interval:
+        problem = f"a jitter of {plan.jitter} is longer than the interval of {rule.interval}: slots would change places"
+        raise ScheduleError(subject, problem)
+    return plan
 
 
 def template_of(call: Call[Any]) -> Template:
@@ -64,6 +77,16 @@ def _problems_of_rule(rule: object) -> list[str]:
     if isinstance(rule, Cron | Every | Once | Manual):
         return []
     return [f"a rule is Cron('0 9 * * *'), Every('15m'), Once(when) or Manual(), not {rule!r}"]
+
+
+def _problems_of_call(call: object) -> list[str]:
+    if isinstance(call, Call):
+        own = [f"its jobs cannot all have the same {name}: leave out {name}" for name in call.own]
+        return own + _problems(call.hand_over())
+    definition = getattr(call, "definition", None)
+    if isinstance(definition, Definition):
+        return [f"a task is no call: write {definition.function.__name__}.call(…), with its arguments"]
+    return [f"a call of a task is needed: task.call(…), not {call!r}"]
 
 
 def _problems(new: NewJob) -> list[str]:
@@ -120,12 +143,18 @@ def _read_description(value: object) -> str:
     raise DeclarationError("description", f"a description is text, not {value!r}")
 
 
+def _read_runs(value: object) -> int:
+    if (runs := read_count(value)) <= MOST_RUNS:
+        return runs
+    raise DeclarationError("max_runs", f"max_runs is at most {MOST_RUNS:,}; leave it out for no limit")
+
+
 _READERS: Final[Mapping[str, Reader]] = {
     "missed": _read_missed,
     "overlap": _read_overlap,
     "jitter": duration,
     "until": read_moment,
-    "max_runs": read_count,
+    "max_runs": _read_runs,
     "keep_runs": duration,
     "description": _read_description,
 }

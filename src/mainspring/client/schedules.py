@@ -4,43 +4,45 @@ Each method that changes something is one step of the schedule, written from the
 ticked in between, it is chosen again. Twins for code without an event loop end in `_sync`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Unpack
 from uuid import UUID
 
+from msgspec.structs import replace
+
+from mainspring.client.backfill import MOST_BACKFILLED, past_slots, without_job
 from mainspring.client.calls import Call
 from mainspring.client.connection import Connection
-from mainspring.client.options import read_moment
+from mainspring.client.options import Priority, Reader, read_all, read_count, read_moment, read_priority
 from mainspring.client.plans import ScheduleOptions, changed, plan_of
 from mainspring.core import schedule as core
 from mainspring.core.job import JobId
-from mainspring.core.missed import MOMENT
 from mainspring.core.names import Name
 from mainspring.core.rules import Once, Rule
 from mainspring.core.schedule import Decision, Schedule
-from mainspring.errors import NameTaken, ScheduleError
+from mainspring.errors import DeclarationError, NameTaken, ScheduleError
 from mainspring.handle import JobHandle
 from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of
-from mainspring.runtime.planned import TRIES, beginning, look_at, step
+from mainspring.runtime.planned import TRIES, fresh, look_at, step
 from mainspring.stores.port import Store
-from mainspring.stores.records import Look, RunFilter, RunPage, SchedulePage
-
-MOST_BACKFILLED: Final = 1000
-"""Slots that one backfill may make jobs for: they all come up at once."""
+from mainspring.stores.records import Look, Move, RunFilter, RunPage, SchedulePage
 
 Handles = Callable[[JobId, Name], JobHandle[Any]]
+Own = Callable[[list[Call[Any]]], object]
+"""Raises for calls of tasks that this app does not have."""
 
 
 class Schedules:
     """Add, look at, change, pause, resume, run, backfill and remove schedules, by their names."""
 
-    def __init__(self, connection: Connection, handle: Handles) -> None:
+    def __init__(self, connection: Connection, handle: Handles, own: Own) -> None:
         self._connection = connection
         self._handle = handle
+        self._own = own
 
     # Looking.
 
@@ -52,11 +54,13 @@ class Schedules:
 
     async def list(self, *, owner: str | None = None, limit: int = 100, after: str | None = None) -> SchedulePage:
         """List schedules by name; the next page begins `after` the page's own."""
+        _read_limit(limit)
         store = await self._connection.store()
         return await store.list_schedules(owner=owner, limit=limit, after=after)
 
     async def runs(self, name: str | None = None, *, limit: int = 100, after: UUID | None = None) -> RunPage:
-        """List what happened at the slots of a schedule, or of all, the newest first."""
+        """List what happened at the slots of a schedule, or of all, the last decided first."""
+        _read_limit(limit)
         store = await self._connection.store()
         which = RunFilter(schedule=None if name is None else Name.parse(name))
         return await store.runs(which, limit=limit, after=after)
@@ -69,45 +73,64 @@ class Schedules:
         It belongs to nobody's declarations, and stays until it is removed. `NameTaken` if there is one of that name.
         """
         plan = plan_of(f"schedule {name!r}", rule, call, options)
+        self._own([call])
         self._ask(name, plan.template.task)
         store = await self._connection.store()
         looked = await store.look([Name.parse(name)])
         if isinstance(rule, Once) and rule.when <= looked.now:
             raise ScheduleError(f"schedule {name!r}", f"{rule.when.isoformat()} has passed already")
-        decision = core.create(Name.parse(name), plan, await beginning(store, Name.parse(name), looked.now))
+        if plan.until is not None and plan.until <= looked.now:
+            raise ScheduleError(f"schedule {name!r}", f"until {plan.until.isoformat()} has passed already")
+        decision = await fresh(store, Name.parse(name), plan, looked.now)
         (accepted,) = await store.move([move_of(decision)])
         if not accepted or decision.after is None:
-            raise NameTaken(name)
+            raise NameTaken(name, "schedule")
         return decision.after
 
     async def change(
-        self, name: str, rule: Rule | None = None, call: Call[Any] | None = None, /, **options: Unpack[ScheduleOptions]
+        self, name: str, /, rule: Rule | None = None, call: Call[Any] | None = None, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
         """Change a schedule from now on; what is left out stays. What it owes is decided before, as it was declared.
 
-        One that is declared in code is declared again when its program next starts.
+        `until=None` and `max_runs=None` take an end back. One that is declared in code is declared again when its
+        program next starts.
         """
         self._ask(name, None if call is None else call.definition.name)
 
         def choose(look: Look, now: datetime) -> Decision:
             there = look.schedule
             plan = changed(there.plan, rule, call, options, f"schedule {name!r}")
-            return core.change(there, plan, now, partial(new_id, now), owner=there.owner, release=there.release)
+            if call is not None:
+                self._own([call])
+            # While it was over nothing was owed, and nothing shall be when it goes on.
+            base = replace(there, cursor=max(now, there.cursor)) if there.is_over else there
+            ids, busy = partial(new_id, now), bool(look.open)
+            decision = core.change(base, plan, now, ids, busy=busy, owner=there.owner, release=there.release)
+            return replace(decision, before=there)
 
         return await self._step(name, choose, owed_first=True)
 
     async def pause(self, name: str, *, by: str = "", reason: str = "") -> Schedule:
         """Have a schedule make no jobs until it is resumed. What it made before goes on."""
+        texts = (isinstance(by, str), "by is text, as in by='ann'"), (isinstance(reason, str), "reason is text")
+        ScheduleError.unless(f"schedule {name!r}", texts)
         return await self._step(name, lambda look, now: core.pause(look.schedule, now, by=by, reason=reason))
 
     async def resume(self, name: str) -> Schedule:
         """Let a schedule go on from now. Slots of the meantime make no job; one run tells how many there were."""
-        return await self._step(name, lambda look, now: core.resume(look.schedule, now, partial(new_id, now)))
+
+        def choose(look: Look, now: datetime) -> Decision:
+            return core.resume(look.schedule, now, partial(new_id, now), busy=bool(look.open))
+
+        return await self._step(name, choose)
 
     async def remove(self, name: str) -> None:
         """Take a schedule away. Its jobs go on, and its runs are kept for as long as they would have been."""
         self._ask(name)
         store = await self._connection.store()
+        for unread in (await store.look([Name.parse(name)])).unread:  # nobody else would ever get rid of it
+            if (await store.move([Move(before=unread, after=None)]))[0]:
+                return
         await step(store, Name.parse(name), lambda look, _: core.remove(look.schedule))
 
     async def run(self, name: str) -> JobHandle[Any]:
@@ -122,25 +145,28 @@ class Schedules:
             raise ScheduleError(f"schedule {name!r}", "it made no job: another one has the unique key of its job")
         return made[0]
 
-    async def backfill(self, name: str, start: datetime, end: datetime) -> tuple[JobHandle[Any], ...]:
+    async def backfill(
+        self, name: str, start: datetime, end: datetime, *, priority: Priority | None = None
+    ) -> tuple[JobHandle[Any], ...]:
         """Make jobs for the slots from `start` to `end` that have none, oldest first; returns those that were made.
 
         `end` must have come already: what is still to come is the schedule's own. Not further back than runs are
-        kept, because nobody knows what became of earlier slots; and a thousand at a time.
+        kept, because nobody knows what became of earlier slots; and a thousand at a time. They are all due at once,
+        whatever `overlap` says; a low `priority` has them stand behind others.
         """
         self._ask(name)
-        start, end = read_moment(start).astimezone(UTC), read_moment(end).astimezone(UTC)
+        start, end, chosen = _read_backfill(name, start, end, priority)
         store = await self._connection.store()
-        parsed = Name.parse(name)
-        which = RunFilter(schedule=parsed, after_slot=start - MOMENT, until_slot=end, with_job=True)
         for _ in range(TRIES):
-            look, now = await look_at(store, parsed)
-            slots = _past_slots(look.schedule, start, end, now)
+            look, now = await look_at(store, Name.parse(name))
+            slots = list(islice(past_slots(look.schedule, start, end, now), MOST_BACKFILLED + 1))
+            if len(slots) > MOST_BACKFILLED:
+                problem = f"these are more than {MOST_BACKFILLED} slots; backfill a part at a time"
+                raise ScheduleError(f"schedule {name!r}", problem)
             # Read after the look: who makes a job for one of them from here on moves the schedule on.
-            taken = await _slots_with_jobs(store, which)
-            missing = [slot for slot in slots if slot not in taken]
+            missing = await without_job(store, look.schedule, slots)
             decision = core.backfill(look.schedule, missing, now, partial(new_id, now))
-            if (await store.move([move_of(decision)]))[0]:
+            if (await store.move([_with_priority(move_of(decision), chosen)]))[0]:
                 return await self._made(store, decision)
         raise ScheduleError(f"schedule {name!r}", "it changed all the time; pause it, and backfill then")
 
@@ -175,7 +201,7 @@ class Schedules:
         return self._connection.wait_for(lambda: self.add(name, rule, call, **options))
 
     def change_sync(
-        self, name: str, rule: Rule | None = None, call: Call[Any] | None = None, /, **options: Unpack[ScheduleOptions]
+        self, name: str, /, rule: Rule | None = None, call: Call[Any] | None = None, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
         return self._connection.wait_for(lambda: self.change(name, rule, call, **options))
 
@@ -194,8 +220,10 @@ class Schedules:
     def run_sync(self, name: str) -> JobHandle[Any]:
         return self._connection.wait_for(lambda: self.run(name))
 
-    def backfill_sync(self, name: str, start: datetime, end: datetime) -> tuple[JobHandle[Any], ...]:
-        return self._connection.wait_for(lambda: self.backfill(name, start, end))
+    def backfill_sync(
+        self, name: str, start: datetime, end: datetime, *, priority: Priority | None = None
+    ) -> tuple[JobHandle[Any], ...]:
+        return self._connection.wait_for(lambda: self.backfill(name, start, end, priority=priority))
 
     def list_sync(self, *, owner: str | None = None, limit: int = 100, after: str | None = None) -> SchedulePage:
         return self._connection.wait_for(lambda: self.list(owner=owner, limit=limit, after=after))
@@ -204,25 +232,25 @@ class Schedules:
         return self._connection.wait_for(lambda: self.runs(name, limit=limit, after=after))
 
 
-def _past_slots(schedule: Schedule, start: datetime, end: datetime, now: datetime) -> list[datetime]:
-    """List the slots from `start` to `end` that have been decided, or were before the schedule's time."""
-    subject = f"schedule {str(schedule.name)!r}"
-    if end > now:
-        raise ScheduleError(subject, f"{end.isoformat()} has not come yet; backfill what is past")
-    if schedule.plan.counts_from_the_end:
-        raise ScheduleError(subject, "it counts from the end of a run to the next, and has no slots of the past")
-    slots = list(islice(schedule.plan.rule.between(start - MOMENT, min(end, schedule.cursor)), MOST_BACKFILLED + 1))
-    if len(slots) > MOST_BACKFILLED:
-        raise ScheduleError(subject, f"these are more than {MOST_BACKFILLED} slots; backfill a part at a time")
-    # A held one makes its job later: two for one slot would be refused, and the schedule could not go on.
-    return [slot for slot in slots if schedule.held is None or slot != schedule.held.at]
+def _read_limit(limit: int) -> None:
+    _, problems = read_all({"limit": limit}, {"limit": read_count})
+    DeclarationError.unless("schedules", ((False, problem) for problem in problems))
 
 
-async def _slots_with_jobs(store: Store, which: RunFilter) -> set[datetime | None]:
-    """Read all pages: under an earlier rule there may have been far more slots in the same time."""
-    page = await store.runs(which, limit=MOST_BACKFILLED)
-    found = {run.slot for run in page.runs}
-    while page.after:
-        page = await store.runs(which, limit=MOST_BACKFILLED, after=page.after)
-        found |= {run.slot for run in page.runs}
-    return found
+def _read_backfill(
+    name: str, start: datetime, end: datetime, priority: Priority | None
+) -> tuple[datetime, datetime, int | None]:
+    given = {"start": start, "end": end, "priority": priority}
+    values, problems = read_all(given, _BACKFILL)
+    problems += [f"{one} is missing" for one in ("start", "end") if given[one] is None]
+    ScheduleError.unless(f"schedule {name!r}", ((False, problem) for problem in problems))
+    return values["start"].astimezone(UTC), values["end"].astimezone(UTC), values.get("priority")
+
+
+def _with_priority(move: Move, priority: int | None) -> Move:
+    if priority is None:
+        return move
+    return replace(move, jobs=tuple(replace(job, priority=priority) for job in move.jobs))
+
+
+_BACKFILL: Final[Mapping[str, Reader]] = {"start": read_moment, "end": read_moment, "priority": read_priority}

@@ -10,12 +10,17 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from mainspring.core.rules import Rule
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError
 
 MOMENT: Final = timedelta(microseconds=1)
+_MOST: Final = 2**31 - 1
+_WHOLE: Final = ", in whole numbers, not "
+LEAST_GRACE: Final = timedelta(seconds=1)
+"""Every slot is decided some milliseconds late. With no grace at all none would ever make a job."""
 
 
 class Reason(StrEnum):
@@ -27,6 +32,7 @@ class Reason(StrEnum):
     OVERLAPPED = "overlapped"  # the run before it had not ended
     PAUSED = "paused"  # the schedule was paused
     BREAKER_OPEN = "breaker_open"  # the breaker of its task was open
+    NO_PROVIDER = "no_provider"  # the plugin of its task was installed nowhere
     TAKEN = "taken"  # another job had the unique key of its job
 
 
@@ -59,14 +65,20 @@ class Missed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many of them at once; the others follow a second apart."""
 
     def __post_init__(self) -> None:
-        duration(self.grace)
+        force_setattr(self, "grace", duration(self.grace))
+        is_policy = self.policy in list(Policy)
+        limit = f"a limit of at least 1{_WHOLE}{self.limit!r}; to make no job there is Missed.skip()"
+        late = f"every slot is decided a little late: a grace of at least 1 s, not {self.grace}"
         DeclarationError.unless(
             "Missed",
             (
-                (self.limit >= 1, f"a limit of at least 1, not {self.limit}; to make no job there is Missed.skip()"),
-                (self.per_tick >= 1, f"at least 1 a tick, not {self.per_tick}"),
+                (is_policy, f"a policy is one of {', '.join(Policy)}, not {self.policy!r}"),
+                (self.grace >= LEAST_GRACE, f"{late}; to make up for nothing there is Missed.skip()"),
+                (_is_count(self.limit), limit),
+                (_is_count(self.per_tick), f"at least 1 a tick{_WHOLE}{self.per_tick!r}"),
             ),
         )
+        force_setattr(self, "policy", Policy(self.policy))
 
     @classmethod
     def skip(cls, *, grace: Duration = "1m") -> "Missed":
@@ -82,6 +94,10 @@ class Missed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def all(cls, *, limit: int = 10, per_tick: int = 5, grace: Duration = "24h") -> "Missed":
         """Make up for each, the oldest first: the newest `limit` of them, none older than `grace`."""
         return cls(policy=Policy.ALL, grace=duration(grace), limit=limit, per_tick=per_tick)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 1 <= value <= _MOST
 
 
 class Owed(Struct, frozen=True, kw_only=True):

@@ -41,6 +41,15 @@ class Name:
     def __str__(self) -> str:
         return f"{self.namespace}:{self.local}" if self.namespace else self.local
 
+    def __eq__(self, other: object) -> bool:
+        """Compare with another name, or with the text of one: users write texts, and mean the name."""
+        if isinstance(other, Name):
+            return self.local == other.local and self.namespace == other.namespace
+        return str(self) == other if isinstance(other, str) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(f"{self.namespace}:{self.local}" if self.namespace else self.local)
+
 
 def _check(part: str) -> None:
     if len(part) > LONGEST_PART:

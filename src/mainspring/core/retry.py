@@ -6,12 +6,16 @@ that caught an exception can tell its class.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec import Struct
 
 from mainspring.core.backoff import QUARTER_HOUR, Backoff
 from mainspring.duration import Duration
 from mainspring.errors import DeclarationError
+
+GREATEST: Final = 2**31 - 1
+"""Of numbers that stores keep beside a job, in four bytes where they have a choice."""
 
 Exceptions = tuple[type[BaseException], ...]
 
@@ -30,6 +34,7 @@ class Retry(Struct, frozen=True, kw_only=True):
     def _requirements(self) -> Iterator[tuple[bool, str]]:
         whole = type(self.max_attempts) is int and self.max_attempts >= 1
         yield whole, f"max_attempts counts the first execution too: a number, at least 1, not {self.max_attempts!r}"
+        yield not whole or self.max_attempts <= GREATEST, f"max_attempts is {GREATEST:,} at most"
         for name, classes in (("retry_on", self.retry_on), ("fail_on", self.fail_on)):
             fits = isinstance(classes, tuple) and all(
                 isinstance(one, type) and issubclass(one, BaseException) for one in classes

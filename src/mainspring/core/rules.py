@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
@@ -113,7 +112,7 @@ class Every(Struct, frozen=True, tag="every", forbid_unknown_fields=True):
         if not isinstance(self.after_end, bool):
             raise ScheduleError("Every", f"after_end is yes or no, not {self.after_end!r}")
         if self.start is not None:
-            force_setattr(self, "start", _read(self.start))
+            force_setattr(self, "start", _read(self.start, "Every: start"))
 
     def anchored(self, now: datetime) -> "Every":
         """Return the rule with a first slot: the given one, else one interval from now."""
@@ -170,7 +169,7 @@ class Once(Struct, frozen=True, tag="once", forbid_unknown_fields=True):
         def __init__(self, when: datetime | str) -> None: ...
 
     def __post_init__(self) -> None:
-        force_setattr(self, "when", _read(self.when))
+        force_setattr(self, "when", _read(self.when, "Once"))
 
     def next(self, after: datetime) -> datetime | None:
         """Return the slot if it is after an instant."""
@@ -231,22 +230,6 @@ def same_rule(declared: Rule, stored: Rule) -> bool:
     return declared == stored
 
 
-def rule_to_json(rule: Rule) -> str:
-    """Write a rule as stores keep it. What its fields mean never changes: another meaning would get another tag."""
-    return msgspec.json.encode(rule).decode()
-
-
-def rule_from_json(text: str) -> Rule:
-    """Read a stored rule; raises `ScheduleError` if it cannot be read any more, as when its zone has gone."""
-    try:
-        return _decoder.decode(text)
-    except ValueError as error:  # of msgspec, which takes ours over
-        raise ScheduleError(f"the stored rule {text[:200]}", str(error)) from None
-
-
-_decoder: Final[msgspec.json.Decoder[Rule]] = msgspec.json.Decoder(Rule)
-
-
 def _between(rule: Rule, start: datetime, end: datetime) -> Iterator[datetime]:
     return _slots(rule, _utc(start), _utc(end))
 
@@ -278,19 +261,22 @@ def _utc(instant: datetime) -> datetime:
         raise _no_instant(instant) from None
 
 
-def _read(instant: datetime | str) -> datetime:
-    if not isinstance(instant, str):
-        return _utc(instant)
+def _read(given: datetime | str, subject: str) -> datetime:
+    instant = given
     try:
-        return _utc(datetime.fromisoformat(instant))
-    except ValueError:
-        raise _no_instant(instant) from None
+        instant = datetime.fromisoformat(given) if isinstance(given, str) else given
+        return _utc(instant)
+    except ValueError:  # also ours, which knows neither the subject nor the text
+        is_naive = isinstance(instant, datetime) and instant.utcoffset() is None
+        raise _no_instant(given, subject, _ADVICE if is_naive else "") from None
 
 
-def _no_instant(given: object) -> ScheduleError:
-    return ScheduleError(
-        "instant", f"expected an aware datetime, or text such as '2027-01-31T09:00+01:00', not {given!r}"
-    )
+_ADVICE: Final = "; it has no time zone: add tzinfo=UTC or tzinfo=ZoneInfo('Europe/Berlin'), or to text its offset"
+
+
+def _no_instant(given: object, subject: str = "instant", advice: str = "") -> ScheduleError:
+    problem = f"expected an aware datetime, or text such as '2027-01-31T09:00+01:00', not {given!r}"
+    return ScheduleError(subject, problem + advice)
 
 
 def _later(instant: datetime, span: timedelta) -> datetime | None:

@@ -8,7 +8,6 @@ Every function here takes a schedule and returns a `Decision`: the schedule as i
 written with it. A store writes both while the schedule is still at the revision that was decided on, else neither.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -22,7 +21,7 @@ from mainspring.core.backoff import Backoff
 from mainspring.core.job import JobId, Retention, State
 from mainspring.core.missed import MOMENT, Missed, Owed, Reason, Span, owed, span
 from mainspring.core.names import Name
-from mainspring.core.rules import Cron, Every, Rule, same_rule
+from mainspring.core.rules import Cron, Every, Manual, Rule, same_rule
 from mainspring.core.unique import UniqueKey
 from mainspring.errors import ScheduleError
 
@@ -32,6 +31,9 @@ NEXT_TICK: Final = timedelta(seconds=1)
 """Between two helpings of a backlog."""
 ASK_AGAIN: Final = timedelta(seconds=30)
 """Before a run that is to be cancelled is told so once more: whoever was to tell it may have died."""
+MOST_GROWN: Final = 1000
+"""After so many growths a run without a job is followed by another: each is a row that is written once more, and while
+somebody holds an old snapshot of the database open, every look at it meets all that it was before."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Ids: TypeAlias = Callable[[], UUID]
@@ -44,6 +46,10 @@ class Overlap(StrEnum):
     SKIP = "skip"  # makes none
     QUEUE_ONE = "queue_one"  # waits for the end; a later slot takes its place
     CANCEL_PREVIOUS = "cancel_previous"  # has it cancelled, and waits for the end
+
+
+_HOLDING: Final = frozenset({Overlap.QUEUE_ONE, Overlap.CANCEL_PREVIOUS})
+"""A slot waits for the end of the run before it."""
 
 
 class Template(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -177,8 +183,10 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a run ended, the last time that it was awaited."""
     last_drop: Run | None = None
     """The last run without a job, if nothing has come since: it grows while the reason stays the same."""
+    last_drop_grown: int = 0
+    """How often it has."""
     known_since: datetime | None = None
-    """Earlier runs were pruned while they were kept for a shorter time."""
+    """Earlier runs may have been pruned: they were kept for a shorter time, or were those of another of its name."""
 
     @property
     def next_slot(self) -> datetime | None:
@@ -189,7 +197,9 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether it will never do anything by itself again."""
+        """Whether it has come to its end: no slot is left. One that never had any does not end by that."""
+        if isinstance(self.plan.rule, Manual) and _has_runs_left(self):
+            return False
         return self.next_at is None and not self.waits and self.paused is None
 
 
@@ -207,7 +217,14 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 def create(
-    name: Name, plan: Plan, now: datetime, *, owner: str | None = None, release: str = "", paused: Paused | None = None
+    name: Name,
+    plan: Plan,
+    now: datetime,
+    *,
+    owner: str | None = None,
+    release: str = "",
+    paused: Paused | None = None,
+    known_since: datetime | None = None,
 ) -> Decision:
     """Begin a schedule: it owes what comes up from now on."""
     plan = _anchored(plan, now)
@@ -221,38 +238,41 @@ def create(
         owner=owner,
         release=release,
         paused=paused,
+        known_since=known_since,
     )
     return Decision(before=None, after=replace(fresh, next_at=None if paused else _next_slot(fresh, now)))
 
 
 def change(
-    schedule: Schedule, plan: Plan, now: datetime, ids: Ids, *, owner: str | None = None, release: str = ""
+    schedule: Schedule, plan: Plan, now: datetime, ids: Ids, *, busy: bool, owner: str | None = None, release: str = ""
 ) -> Decision:
     """Have a schedule do something else from now on. What it owes is to be decided before, under its old rule."""
-    changed = replace(schedule, owner=owner, release=release, known_since=_horizon(schedule, now))
+    draft = _Draft(replace(schedule, owner=owner, release=release), now, ids, busy=busy)
     if same_rule(plan.rule, schedule.plan.rule):
-        return _written(schedule, replace(changed, plan=replace(plan, rule=schedule.plan.rule)), now)
-    draft = _Draft(changed, now, ids, busy=False)
-    if schedule.paused:
-        draft.pass_over(Reason.PAUSED)
-    draft.schedule = replace(draft.schedule, plan=_anchored(plan, now), cursor=max(now, schedule.cursor))
-    return _written(schedule, draft.schedule, now, draft.runs)
+        plan, cursor = replace(plan, rule=schedule.plan.rule), schedule.cursor
+    else:
+        plan, cursor = _anchored(plan, now), max(now, schedule.cursor)
+        if schedule.paused:
+            draft.pass_over(Reason.PAUSED)
+    draft.schedule = replace(draft.schedule, plan=plan, cursor=cursor, known_since=_horizon(schedule, now))
+    written = _written(schedule, draft.schedule, now, draft.runs, busy=busy)
+    if written.after and written.after.held and not written.after.paused:
+        # Whether what it waits for is to be cancelled may be another matter now: whoever ticks sees to it at once.
+        return replace(written, after=replace(written.after, next_at=now), cancels=False)
+    return written
 
 
 def is_declared(schedule: Schedule, plan: Plan, release: str) -> bool:
     """Say whether a declaration is what a schedule does already."""
-    same = same_rule(plan.rule, schedule.plan.rule)
-    return same and replace(plan, rule=schedule.plan.rule) == schedule.plan and schedule.release == release
+    return schedule.release == release and not differences(schedule.plan, plan)
 
 
-def is_older(release: str, than: str) -> bool:
-    """Say whether a release came before another: numbers in them count as numbers. Of none, nothing is known."""
-    return bool(release and than) and _order(release) < _order(than)
-
-
-def _order(release: str) -> list[tuple[int, int | str]]:
-    parts = re.findall(r"[0-9]+|[^0-9]+", release)
-    return [(1, int(part)) if part.isdecimal() else (0, part) for part in parts]
+def differences(before: Plan, after: Plan) -> tuple[str, ...]:
+    """Name what a plan says differently from the one before."""
+    if same_rule(after.rule, before.rule):
+        after = replace(after, rule=before.rule)
+    changed = (name for name in Plan.__struct_fields__ if getattr(before, name) != getattr(after, name))
+    return tuple("call" if name == "template" else name for name in changed)
 
 
 def pause(schedule: Schedule, now: datetime, *, by: str = "", reason: str = "") -> Decision:
@@ -263,14 +283,15 @@ def pause(schedule: Schedule, now: datetime, *, by: str = "", reason: str = "") 
     return Decision(before=schedule, after=_revised(replace(schedule, paused=paused, next_at=None)))
 
 
-def resume(schedule: Schedule, now: datetime, ids: Ids) -> Decision:
-    """Let a schedule go on. What came up meanwhile makes no job: one run tells of it."""
+def resume(schedule: Schedule, now: datetime, ids: Ids, *, busy: bool) -> Decision:
+    """Let a schedule go on. What came up meanwhile, or was held back before, makes no job: one run tells of it."""
     if not schedule.paused:
         raise ScheduleError(f"schedule {schedule.name}", "it is not paused")
-    draft = _Draft(replace(schedule, paused=None), now, ids, busy=False)
+    draft = _Draft(replace(schedule, paused=None), now, ids, busy=busy)
+    draft.drop_held(Reason.PAUSED)
     draft.pass_over(Reason.PAUSED)
     draft.schedule = replace(draft.schedule, cursor=max(now, schedule.cursor))
-    return _written(schedule, draft.schedule, now, draft.runs)
+    return _written(schedule, draft.schedule, now, draft.runs, busy=busy)
 
 
 def remove(schedule: Schedule) -> Decision:
@@ -288,9 +309,7 @@ def backfill(schedule: Schedule, slots: Sequence[datetime], now: datetime, ids: 
     """Make jobs for slots of the past that have none."""
     horizon = _horizon(schedule, now)
     if early := [slot for slot in slots if slot <= horizon]:
-        problem = (
-            f"{early[0]} is too long ago: runs are kept for {schedule.plan.keep_runs}, and who knows whether it had one"
-        )
+        problem = f"{early[0]} is too long ago: what became of slots is known since {horizon}, and who knows whether it had one"
         raise ScheduleError(f"schedule {schedule.name}", problem)
     runs = [_run(schedule, now, ids(), slot=slot, origin=Origin.BACKFILL, is_catch_up=True) for slot in slots]
     return Decision(before=schedule, after=_revised(schedule), runs=tuple(runs))
@@ -302,31 +321,43 @@ def _horizon(schedule: Schedule, now: datetime) -> datetime:
     return kept if schedule.known_since is None else max(kept, schedule.known_since)
 
 
-def decide(schedule: Schedule, now: datetime, ids: Ids, *, busy: bool, shut: bool = False) -> Decision:
+def decide(schedule: Schedule, now: datetime, ids: Ids, *, busy: bool, shut: Reason | None = None) -> Decision:
     """Decide every slot that has come up; `busy` says whether a run of the schedule is open.
 
-    `shut` says that the breaker of its task lets nothing through: then no slot makes a job.
+    `shut` says why no slot may make a job now, whatever the schedule wants: its task's breaker is open, or nobody has it.
     """
     if schedule.paused:
         return _written(schedule, schedule, now)
     draft = _Draft(schedule, now, ids, busy=busy, shut=shut)
-    draft.let_in_held()
     due = _from_the_end(schedule, now, busy=busy) if schedule.plan.counts_from_the_end else _due(schedule, now)
-    for one in due.dropped:
-        draft.drop(one)
-    for slot in due.chosen:
-        draft.take(slot, is_catch_up=now - slot > IN_TIME or slot != due.chosen[-1] or due.more)
+    slots = [Slot(at=at, is_catch_up=now - at > IN_TIME or at != due.last or due.more) for at in due.chosen]
+    if schedule.plan.overlap in _HOLDING:
+        draft.hold(due.dropped, slots)
+        draft.let_in_held()
+    else:
+        draft.let_in_held()
+        for one in due.dropped:
+            draft.drop(one)
+        for slot in slots:
+            draft.take(slot)
     decided = replace(draft.schedule, cursor=max(schedule.cursor, due.last or schedule.cursor))
     written = _written(schedule, decided, now, draft.runs, busy=draft.busy)
     if due.more and written.after:
-        return replace(written, after=replace(written.after, next_at=now + NEXT_TICK))
+        return replace(written, after=replace(written.after, next_at=now + _helping(decided, now)))
     return written
+
+
+def _helping(schedule: Schedule, now: datetime) -> timedelta:
+    """Say how long the rest of a backlog waits: less than it takes to grow by one slot, or it would never end."""
+    slot = _next_slot(schedule, now)
+    later = None if slot is None else _next_slot(schedule, slot)
+    return NEXT_TICK if slot is None or later is None else min(NEXT_TICK, (later - slot) / 2)
 
 
 class _Draft:
     """A schedule while its slots are decided one by one."""
 
-    def __init__(self, schedule: Schedule, now: datetime, ids: Ids, *, busy: bool, shut: bool = False) -> None:
+    def __init__(self, schedule: Schedule, now: datetime, ids: Ids, *, busy: bool, shut: Reason | None = None) -> None:
         self.schedule = schedule
         self.runs: tuple[Run, ...] = ()
         self.busy = busy
@@ -338,68 +369,72 @@ class _Draft:
         held = self.schedule.held
         if held and not self.busy:
             self.schedule = replace(self.schedule, held=None)
-            if self._shut:
-                self.drop(Span(first=held.at, last=held.at, count=1, reason=Reason.BREAKER_OPEN))
-            else:
-                self._fire(held)
+            self._fire(held)
 
-    def take(self, at: datetime, *, is_catch_up: bool) -> None:
-        slot = Slot(at=at, is_catch_up=is_catch_up)
-        overlap = self.schedule.plan.overlap
-        if not self._has_runs_left:
-            return
-        if self._shut:
-            self.drop(Span(first=at, last=at, count=1, reason=Reason.BREAKER_OPEN))
-        elif not self.busy or overlap is Overlap.ALLOW:
+    def take(self, slot: Slot) -> None:
+        """Make a job for a slot that waits for nobody, or none at all."""
+        if not self.busy or self.schedule.plan.overlap is Overlap.ALLOW:
             self._fire(slot)
-        elif overlap is Overlap.SKIP:
-            self.drop(Span(first=at, last=at, count=1, reason=Reason.OVERLAPPED))
-        else:
-            self._hold(slot)
+        elif _has_runs_left(self.schedule):
+            self.drop(Span(first=slot.at, last=slot.at, count=1, reason=Reason.OVERLAPPED))
+
+    def hold(self, dropped: Sequence[Span], slots: Sequence[Slot]) -> None:
+        """Hold the newest slot in the place of all before it: what is fired must not be superseded already."""
+        if slots:
+            self.drop_held(Reason.SUPERSEDED)
+        for one in dropped:
+            self.drop(one)
+        for slot in slots:
+            self.drop_held(Reason.SUPERSEDED)
+            self.schedule = replace(self.schedule, held=slot)
+
+    def drop_held(self, reason: Reason) -> None:
+        held = self.schedule.held
+        if held:
+            self.schedule = replace(self.schedule, held=None)
+            self.drop(Span(first=held.at, last=held.at, count=1, reason=reason))
 
     def pass_over(self, reason: Reason) -> None:
         """Let no slot that has come up make a job. Of a fixed delay none has: the next is counted from now."""
         plan = self.schedule.plan
-        if not plan.counts_from_the_end:
+        if not plan.counts_from_the_end and _has_runs_left(self.schedule):
             until = _until(self.schedule, self._now)
             for one in span(plan.rule, reason, after=self.schedule.cursor, until=until):
                 self.drop(one)
 
     def drop(self, dropped: Span) -> None:
         """Tell of slots that made no job, in the run before if that is of the same kind."""
-        before = self.schedule.last_drop
-        if before and before.reason is dropped.reason and before.slot and before.last:
+        before, grown = self.schedule.last_drop, self.schedule.last_drop_grown + 1
+        if before and before.reason is dropped.reason and before.slot and before.last and grown <= MOST_GROWN:
             first, last = min(before.slot, dropped.first), max(before.last, dropped.last)
             count = before.count + dropped.count
             run = replace(before, slot=first, last=last, count=count, decided_at=self._now)
             self.runs = tuple(one for one in self.runs if one.id != run.id)
         else:
             run = _run(self.schedule, self._now, self._ids(), slot=dropped.first, reason=dropped.reason)
-            run = replace(run, last=dropped.last, count=dropped.count)
+            run, grown = replace(run, last=dropped.last, count=dropped.count), 0
         self.runs = (*self.runs, run)
-        self.schedule = replace(self.schedule, last_drop=run)
-
-    @property
-    def _has_runs_left(self) -> bool:
-        most = self.schedule.plan.max_runs
-        return most is None or self.schedule.runs < most
+        self.schedule = replace(self.schedule, last_drop=run, last_drop_grown=grown)
 
     def _fire(self, slot: Slot) -> None:
+        if not _has_runs_left(self.schedule):
+            return
+        if self._shut:
+            self.drop(Span(first=slot.at, last=slot.at, count=1, reason=self._shut))
+            return
         run = _run(self.schedule, self._now, self._ids(), slot=slot.at, is_catch_up=slot.is_catch_up)
         self.runs = (*self.runs, run)
         self.busy = True
         self.schedule = replace(self.schedule, runs=self.schedule.runs + 1, last_drop=None)
 
-    def _hold(self, slot: Slot) -> None:
-        held = self.schedule.held
-        if held:
-            self.drop(Span(first=held.at, last=held.at, count=1, reason=Reason.SUPERSEDED))
-        self.schedule = replace(self.schedule, held=slot)
-
 
 def _due(schedule: Schedule, now: datetime) -> Owed:
     plan = schedule.plan
-    return owed(plan.rule, plan.missed, after=schedule.cursor, until=_until(schedule, now), now=now)
+    if not _has_runs_left(schedule):
+        return Owed()
+    # Of those that take each other's place only one can make a job: there is nothing to be spread over several ticks.
+    missed = replace(plan.missed, per_tick=plan.missed.limit) if plan.overlap in _HOLDING else plan.missed
+    return owed(plan.rule, missed, after=schedule.cursor, until=_until(schedule, now), now=now)
 
 
 def _from_the_end(schedule: Schedule, now: datetime, *, busy: bool) -> Owed:
@@ -416,10 +451,14 @@ def _until(schedule: Schedule, now: datetime) -> datetime:
     return now if schedule.plan.until is None else min(now, schedule.plan.until)
 
 
+def _has_runs_left(schedule: Schedule) -> bool:
+    return schedule.plan.max_runs is None or schedule.runs < schedule.plan.max_runs
+
+
 def _next_slot(schedule: Schedule, after: datetime) -> datetime | None:
     """The first slot after an instant at which the schedule may still make a job."""
     plan = schedule.plan
-    if plan.max_runs is not None and schedule.runs >= plan.max_runs:
+    if not _has_runs_left(schedule):
         return None
     if plan.counts_from_the_end:
         after = max(after, schedule.last_end or after)

@@ -1,5 +1,6 @@
 """From a decision about a schedule to what a store is given: the step, its runs, and their jobs."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 from zlib import crc32
@@ -11,11 +12,21 @@ from mainspring.stores.records import AT_ONCE, Facts, Move, NewJob, SlotFacts
 _SHARES: Final = 1 << 32
 
 
-def move_of(decision: Decision) -> Move:
-    """Add the jobs of those runs that make one."""
+def move_of(*decisions: Decision) -> Move:
+    """Make one step of decisions that were made one upon the other, with the jobs of those runs that make one.
+
+    A job is made as the schedule was when that was decided.
+    """
+    runs = {run.id: run for decision in decisions for run in decision.runs}  # one that has grown is written once
+    jobs = tuple(job for decision in decisions for job in _jobs(decision))
+    return Move(before=decisions[0].before, after=decisions[-1].after, runs=tuple(runs.values()), jobs=jobs)
+
+
+def _jobs(decision: Decision) -> Iterator[NewJob]:
     schedule = decision.after or decision.before
-    jobs = tuple(_job(schedule, run) for run in decision.runs if run.is_open) if schedule else ()
-    return Move(before=decision.before, after=decision.after, runs=decision.runs, jobs=jobs)
+    for run in decision.runs:
+        if run.is_open and schedule:
+            yield _job(schedule, run)
 
 
 def _job(schedule: Schedule, run: Run) -> NewJob:

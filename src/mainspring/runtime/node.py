@@ -161,6 +161,7 @@ class Node:
         self._fear_silence(beat)
         self._parts.reaper.renewed(beat)
         self._parts.services.renewed(beat)
+        self._parts.ticker.known = self._parts.names.union(*(view.node.tasks for view in beat.pulse.nodes))
         self._parts.reaper.lost(self._parts.runner.reconcile(beat.pulse.held, beat.began))
         self._orders.received(beat.pulse.orders)
         if self._parts.has_news:
@@ -173,6 +174,7 @@ class Node:
                 self._loop.call_soon_threadsafe(self._look_for_news)
 
     def _look_for_news(self) -> None:
+        self._parts.ticker.known = None  # until the next renewal
         self._parts.services.refresh()
         if self._parts.has_news:
             self._declare_soon()

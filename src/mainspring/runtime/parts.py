@@ -66,7 +66,8 @@ class Parts:
         self._queues = queues
         self._me = me
         self._planned = planned
-        self._plans: Mapping[Name, Plan] = {}
+        self._plans: Mapping[Name, Plan] | None = None
+        """The schedules that the store has been told of."""
         self.ticker = Ticker(store, events, clock=clock)
         self.settler = Settler(store, events)
         self.body = Body(store, events, settings, middleware, clock)
@@ -115,10 +116,10 @@ class Parts:
         await self._store.declare_breakers(
             {name: rule for one in self._registry for name, rule in one.breakers.items()}
         )
-        await declare_schedules(self._store, self._planned, names)
+        is_done = await declare_schedules(self._store, self._planned, names)
         if tell:
             await tell()
-        self.declared, self._plans = names, plans
+        self.declared, self._plans = names, plans if is_done else None
 
     def _tasks(self) -> tuple[frozenset[Name], frozenset[Name]]:
         """What may be claimed: tasks for the event loop and threads, and those for process slots."""

@@ -5,15 +5,17 @@ of the same deployment that run side by side for a while, the newer one's word h
 does not write its own back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
+from enum import Enum, auto
 from functools import partial
 from typing import Final
 
 from mainspring.core.names import Name
+from mainspring.core.releases import is_older
 from mainspring.core.schedule import (
     Decision,
     Plan,
@@ -21,8 +23,8 @@ from mainspring.core.schedule import (
     change,
     create,
     decide,
+    differences,
     is_declared,
-    is_older,
     remove,
     resume,
 )
@@ -65,82 +67,143 @@ class Planned:
         self.plans[name] = plan
 
 
-async def declare(store: Store, planned: Planned, tasks: frozenset[Name]) -> None:
-    """Have the store keep what is declared, and nothing of this owner that is not; `tasks` are those known here."""
-    owned = await _owned(store, planned.owner)
-    is_behind = any(is_older(planned.release, look.schedule.release) for look in owned)
-    for name, plan in planned.plans.items():
-        await _declare(store, planned, name, plan, is_behind=is_behind)
-    for _ in range(TRIES):  # until nobody was faster
-        gone = [look.schedule for look in await _owned(store, planned.owner) if _may_go(planned, look.schedule, tasks)]
-        accepted = await store.move([move_of(remove(schedule)) for schedule in gone]) if gone else ()
-        for schedule in (schedule for schedule, was in zip(gone, accepted, strict=True) if was):
-            log.info("schedule %s is gone: %s does not declare it any more", schedule.name, planned.owner)
-        if all(accepted):
-            break
-    if planned.resumes:
-        await _resume(store, planned)
+class _Done(Enum):
+    """What became of a declaration."""
+
+    WRITTEN = auto()
+    AS_IT_WAS = auto()
+    LEFT = auto()  # it is not this node's to write
+    OVERTAKEN = auto()  # others were faster all the time
+
+
+async def declare(store: Store, planned: Planned, tasks: frozenset[Name]) -> bool:
+    """Have the store keep what is declared, by the app and its plugins, and nothing of these owners that is not.
+
+    `tasks` are those known here. False if some of it is still to be done, because others changed the same schedules all
+    the time.
+    """
+    done = await _declare_all(store, planned, tasks)
     for plugin in tuple(planned.plugins.values()):
-        await declare(store, plugin, tasks)
+        done = await _declare_all(store, plugin, tasks) and done
+        await _resume(store, plugin)
+    return done
 
 
 async def _resume(store: Store, planned: Planned) -> None:
     """Let schedules go on that were paused only because nobody declared them."""
-    for look in await _owned(store, planned.owner):
-        paused = look.schedule.paused
-        if paused and paused.by == planned.resumes and look.schedule.name in planned.plans:
+
+    def go_on(look: Look, now: datetime) -> Decision:
+        return resume(look.schedule, now, partial(new_id, now), busy=bool(look.open))
+
+    owned, _ = await _owned(store, planned.owner)
+    for schedule in (look.schedule for look in owned):
+        if schedule.paused and schedule.paused.by == planned.resumes and schedule.name in planned.plans:
             with suppress(UnknownSchedule):
-                await step(
-                    store, look.schedule.name, lambda look, now: resume(look.schedule, now, partial(new_id, now))
-                )
+                await step(store, schedule.name, go_on)
 
 
-async def _declare(store: Store, planned: Planned, name: Name, plan: Plan, *, is_behind: bool) -> None:
-    refused = 0
-    while refused < TRIES:  # until there is nothing left to do
+async def _declare_all(store: Store, planned: Planned, tasks: frozenset[Name]) -> bool:
+    owned, unreadable = await _owned(store, planned.owner)
+    newer = _newer(planned, owned, unreadable)
+    done = [await _declare(store, planned, name, plan, newer=newer) for name, plan in planned.plans.items()]
+    if count := done.count(_Done.AS_IT_WAS):
+        log.info("%s of the schedules that %s declares are there already", count, planned.owner)
+    return await _remove(store, planned, tasks) and _Done.OVERTAKEN not in done
+
+
+def _newer(planned: Planned, owned: Iterable[Look], unreadable: Collection[str]) -> str:
+    """Say what is newer than this node: a release that has declared schedules of the same owner, or may have.
+
+    What cannot be read here was most likely written by newer code. Who cannot tell brings back nothing that it took away.
+    """
+    for look in owned:
+        if is_older(planned.release, look.schedule.release):
+            return f"release {look.schedule.release} has been here"
+    if planned.release and unreadable:
+        return f"a newer release seems to have been here, for {min(unreadable)} cannot be understood"
+    return ""
+
+
+async def _declare(store: Store, planned: Planned, name: Name, plan: Plan, *, newer: str) -> _Done:
+    for _ in range(TRIES):
         looked = await store.look([name])
-        is_new = not looked.looks and str(name) not in looked.unreadable
-        if is_new and is_behind:  # whoever took it away knew better
-            log.info("schedule %s is not made: there is a newer release than %s without it", name, planned.release)
-            return
-        if is_new:
-            now = await beginning(store, name, looked.now)
-            decision: Decision | None = create(name, plan, now, owner=planned.owner, release=planned.release)
+        if looked.looks or str(name) in looked.unreadable:
+            wanted = _wanted(planned, name, plan, looked)
+        elif newer:  # whoever took it away knew better
+            log.warning("schedule %s is not made by release %s: %s", name, planned.release, newer)
+            return _Done.LEFT
         else:
-            decision = _wanted(planned, name, plan, looked)
-        if decision is None:
-            return
-        (accepted,) = await store.move([move_of(decision)])
-        refused += not accepted
+            wanted = (await fresh(store, name, plan, looked.now, owner=planned.owner, release=planned.release),)
+        if isinstance(wanted, _Done):
+            return wanted
+        (accepted,) = await store.move([move_of(*wanted)])
+        if accepted:
+            _tell(planned, name, wanted[-1])
+            return _Done.WRITTEN
+    log.warning("schedule %s is still not what is declared: others change it all the time", name)
+    return _Done.OVERTAKEN
 
 
-def _wanted(planned: Planned, name: Name, plan: Plan, looked: Looked) -> Decision | None:
-    """Decide what a declaration does to a schedule that is there; None: nothing."""
+def _wanted(planned: Planned, name: Name, plan: Plan, looked: Looked) -> tuple[Decision, ...] | _Done:
+    """Decide what a declaration does to a schedule that is there."""
     if problem := looked.unreadable.get(str(name)):
         log.error("schedule %s is left as it is: what is stored of it cannot be understood here: %s", name, problem)
-        return None
+        return _Done.LEFT
     now = looked.now
     (look,) = looked.looks
     there = look.schedule
     if there.owner != planned.owner:
         whose = "was added at run time" if there.owner is None else f"belongs to {there.owner}"
         log.warning("schedule %s %s and is left as it is; give one of them another name", name, whose)
-        return None
-    if is_older(planned.release, there.release):
-        log.info("schedule %s stays as release %s has declared it", name, there.release)
-        return None
+        return _Done.LEFT
     if is_declared(there, plan, planned.release):
-        return None
-    return owed(look, now) or change(there, plan, now, partial(new_id, now), owner=there.owner, release=planned.release)
+        return _Done.AS_IT_WAS
+    if is_older(planned.release, there.release):
+        if not is_declared(there, plan, there.release):
+            words = "schedule %s stays as release %s has declared it: %s is an older one"
+            log.warning(words, name, there.release, planned.release)
+        return _Done.LEFT
+    first = owed(look, now)
+    look = after(look, first)
+    ids, busy = partial(new_id, now), bool(look.open)
+    last = change(look.schedule, plan, now, ids, busy=busy, owner=there.owner, release=planned.release)
+    return (*first, last)
 
 
-async def beginning(store: Store, name: Name, now: datetime) -> datetime:
-    """Say from when on a new schedule owes slots: now, or after those that one of its name has made jobs for already.
+def _tell(planned: Planned, name: Name, decision: Decision) -> None:
+    if decision.after and not decision.before:
+        log.info("schedule %s is added: %s declares it", name, planned.owner)
+    elif decision.after and decision.before and (what := differences(decision.before.plan, decision.after.plan)):
+        log.info("schedule %s is changed: %s declares another %s", name, planned.owner, ", ".join(what))
 
-    There are such if the clock was set back. Their jobs could not be made again, and the schedule could not go on.
+
+async def _remove(store: Store, planned: Planned, tasks: frozenset[Name]) -> bool:
+    """Remove what is not declared any more; False if others were faster all the time."""
+    for _ in range(TRIES):
+        owned, _unreadable = await _owned(store, planned.owner)
+        gone = [look.schedule for look in owned if _may_go(planned, look.schedule, tasks)]
+        accepted = await store.move([move_of(remove(schedule)) for schedule in gone]) if gone else ()
+        for schedule in (schedule for schedule, was in zip(gone, accepted, strict=True) if was):
+            log.info("schedule %s is gone: %s does not declare it any more", schedule.name, planned.owner)
+        if all(accepted):
+            return True
+    log.warning("schedules that %s does not declare are still there: others change them all the time", planned.owner)
+    return False
+
+
+async def fresh(
+    store: Store, name: Name, plan: Plan, now: datetime, *, owner: str | None = None, release: str = ""
+) -> Decision:
+    """Decide on a new schedule, as far as there are traces of another that had its name.
+
+    It owes slots from now on, or after those that have a job already. There are such if the clock was set back; their jobs
+    could not be made again, and the schedule could not go on. And of what was before nobody knows which runs have been
+    pruned by now, so that nothing of it can be backfilled.
     """
     made = await store.runs(RunFilter(schedule=name, after_slot=now, with_job=True), limit=PAGE)
-    return max([now, *(run.slot for run in made.runs if run.slot)])
+    begins = max([now, *(run.slot for run in made.runs if run.slot)])
+    traces = await store.runs(RunFilter(schedule=name), limit=1)
+    return create(name, plan, begins, owner=owner, release=release, known_since=begins if traces.runs else None)
 
 
 def _may_go(planned: Planned, schedule: Schedule, tasks: frozenset[Name]) -> bool:
@@ -150,13 +213,15 @@ def _may_go(planned: Planned, schedule: Schedule, tasks: frozenset[Name]) -> boo
     return planned.owner_is_given or (bool(planned.plans) and schedule.plan.template.task in tasks)
 
 
-async def _owned(store: Store, owner: str) -> Iterable[Look]:
+async def _owned(store: Store, owner: str) -> tuple[list[Look], set[str]]:
+    """Read all schedules of an owner, and the names of those that cannot be read."""
     page = await store.list_schedules(owner=owner, limit=PAGE)
-    looks = list(page.looks)
+    looks, unreadable = list(page.looks), set(page.unreadable)
     while page.after:
         page = await store.list_schedules(owner=owner, limit=PAGE, after=page.after)
         looks += page.looks
-    return looks
+        unreadable |= page.unreadable.keys()
+    return looks, unreadable
 
 
 async def step(
@@ -164,28 +229,41 @@ async def step(
 ) -> Decision:
     """Take a step with a schedule, from what it is at the moment; `owed_first` has its due slots decided before that.
 
+    Both are written together: decided apart, a schedule of moments would owe something again each time.
     Raises `UnknownSchedule` if it is not there.
     """
-    refused = 0
-    while refused < TRIES:
+    for _ in range(TRIES):
         look, now = await look_at(store, name)
-        first = owed(look, now) if owed_first else None
-        decision = first or choose(look, now)
-        (accepted,) = await store.move([move_of(decision)])
-        if accepted and first is None:
+        first = owed(look, now) if owed_first else ()
+        decision = choose(after(look, first), now)
+        (accepted,) = await store.move([move_of(*first, decision)])
+        if accepted:
             return decision
-        refused += not accepted
     raise ScheduleError(f"schedule {name}", f"it changed {TRIES} times while it was being changed; try again")
 
 
-def owed(look: Look, now: datetime) -> Decision | None:
-    """Decide the slots that have come up, as whoever ticks would; None if there are none."""
-    schedule = look.schedule
+def owed(look: Look, now: datetime) -> tuple[Decision, ...]:
+    """Decide all slots that have come up, as whoever ticks would, one helping upon the other."""
+    decisions: list[Decision] = []
+    while _is_due(look.schedule, now) and (not decisions or decisions[-1].runs):
+        decision = decide(look.schedule, now, partial(new_id, now), busy=bool(look.open))
+        decisions.append(decision)
+        look = after(look, [decision])
+    return tuple(decisions)
+
+
+def after(look: Look, decisions: Sequence[Decision]) -> Look:
+    """Say what a look would find once these decisions are written."""
+    for decision in decisions:
+        made = [run.job for run in decision.runs if run.is_open and run.job]
+        look = Look(schedule=decision.after or look.schedule, open=(*made, *look.open))
+    return look
+
+
+def _is_due(schedule: Schedule, now: datetime) -> bool:
     # Not by `next_at` alone: of a backlog, the rest is looked at a second later, and is owed all the same.
-    is_due = any(instant is not None and instant <= now for instant in (schedule.next_at, schedule.next_slot))
-    if schedule.paused or not is_due:
-        return None
-    return decide(schedule, now, partial(new_id, now), busy=bool(look.open))
+    instants = (schedule.next_at, schedule.next_slot)
+    return schedule.paused is None and any(instant is not None and instant <= now for instant in instants)
 
 
 async def look_at(store: Store, name: Name) -> tuple[Look, datetime]:

@@ -4,9 +4,9 @@ Every node that has the service stands for election. The one that gets the lease
 the others ask now and then, and at once when the store hints at a change or a node is missing. A healthy holder is never
 disturbed.
 
-The holder stops its own step before another can have the lease, and begins no step without looking at the clock. A step
-that will not stop is reported, and nothing of the service runs here again before it has ended: its term is all that
-fences it.
+The holder stops its own step before another can have the lease. Before each step and twice a second during one it looks
+at the store's clock: when that has jumped, or the machine has slept, another may have the lease at once. A step that will
+not stop is reported, and nothing of the service runs here again before it has ended: its term is all that fences it.
 """
 
 import random
@@ -24,6 +24,7 @@ from mainspring.supervise.lines import first_of
 JITTER: Final = 0.25  # by which a look may come sooner, so that nodes started together do not ask together
 GAP: Final = 1.0  # seconds between two asks that nothing but a hint called for: a busy store hints all the time
 ALERT: Final = 1.0  # seconds between two asks while a node is missing, which may have been the holder
+GLANCE: Final = 0.5  # seconds between two looks at the store's clock: nothing wakes us when it has jumped
 LEAST: Final = 0.001  # seconds that are worth a sleep: what is too short to be one would not let time pass
 
 
@@ -166,7 +167,8 @@ class Single:
             while self.lease.held and not over.is_set():
                 if stop.is_set():  # the step under way may finish, for as long as the node lets us
                     body.stop.set()
-                await first_of([over] if stop.is_set() else [over, stop], until=self.lease.until)
+                until = min(self.lease.until, self._clock.monotonic() + GLANCE)
+                await first_of([over] if stop.is_set() else [over, stop], until=until)
             if body.running and self.lease.lock:
                 self._events.count("service_leases_lost")
                 log.warning(

@@ -5,7 +5,9 @@ schedule is written only from the revision that it was decided on; whoever comes
 is due and nothing else.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -17,6 +19,7 @@ from mainspring.core.machine import command
 from mainspring.core.missed import Reason
 from mainspring.core.names import Name
 from mainspring.core.schedule import Decision, Run, decide
+from mainspring.errors import ScheduleError, SchemaError, StoreClosed, StoreError, StoreUnavailable
 from mainspring.ids import new_id
 from mainspring.runtime.events import Events, log
 from mainspring.runtime.firing import move_of
@@ -30,6 +33,16 @@ GAP: Final = 0.25  # seconds between two looks that nothing but a hint asked for
 LEAST: Final = 0.001
 
 _WORTH_A_WARNING: Final = {Reason.SKIPPED, Reason.TOO_OLD}
+_OF_THE_STORE: Final = (StoreUnavailable, StoreClosed, SchemaError)  # whatever is written
+
+_WHY: Final = {
+    Reason.SKIPPED: "nobody was there in time, and what was missed is skipped",
+    Reason.SUPERSEDED: "a later slot stands for it",
+    Reason.TOO_OLD: "nobody was there in time, and it is too late now",
+    Reason.OVERLAPPED: "the run before it has not ended",
+    Reason.PAUSED: "it was paused",
+    Reason.TAKEN: "another job has the unique key of its job",
+}
 
 
 class Ticker:
@@ -37,12 +50,16 @@ class Ticker:
 
     def __init__(self, store: Store, events: Events, *, clock: Clock) -> None:
         self.wake = Notifier()
+        self.known: frozenset[Name] | None = None
+        """The tasks that a live node knows, as the last renewal has found them."""
         self._store = store
         self._events = events
         self._clock = clock
         self._looked_at = float("-inf")
         self._look_at = float("-inf")
         self._unreadable: dict[str, str] = {}
+        self._unwritable: dict[str, tuple[int, float]] = {}
+        """Schedules whose next step cannot be written: from which revision, and until when it is not tried again."""
 
     async def step(self) -> Directive:
         now = self._clock.monotonic()
@@ -53,36 +70,87 @@ class Ticker:
         self._looked_at, self._look_at = now, float("-inf")
         looked = await self._store.due(MOST)
         self._tell_of_unreadable(looked)
-        shut = await self._shut(looked)
+        looks = [look for look in looked.looks if not self._is_put_aside(look)]
+        shut = await self._shut(looked.now, {_task(look) for look in looks})
         decisions = [
             decide(
                 look.schedule,
                 looked.now,
                 partial(new_id, looked.now),
                 busy=bool(look.open),
-                shut=look.schedule.plan.template.task in shut,
+                shut=shut.get(_task(look)),
             )
-            for look in looked.looks
+            for look in looks
         ]
-        accepted = await self._store.move([move_of(one) for one in decisions]) if decisions else ()
-        for look, decision, was_accepted in zip(looked.looks, decisions, accepted, strict=True):
+        accepted = await self._move(decisions)
+        for look, decision, was_accepted in zip(looks, decisions, accepted, strict=True):
             if was_accepted:
                 await self._written(look, decision)
         return self._rest(looked, decisions, accepted)
 
-    async def _shut(self, looked: Looked) -> frozenset[Name]:
-        """The tasks of schedules that are due whose breakers let nothing through: their slots make no jobs."""
-        tasks = {look.schedule.plan.template.task for look in looked.looks}
+    async def _shut(self, now: datetime, tasks: Collection[Name]) -> dict[Name, Reason]:
+        """Say of which tasks no slot may make a job now, and why."""
         views = await self._store.breakers(tuple(tasks)) if tasks else ()
-        return frozenset(view.task for view in views if is_shut(view.rule, view.circuit, looked.now))
+        shut = {view.task: Reason.BREAKER_OPEN for view in views if is_shut(view.rule, view.circuit, now)}
+        if self.known is not None:
+            # Jobs of a plugin wait until it is installed again: there must not be one more with every slot.
+            missing = (task for task in tasks if task.namespace and task not in self.known)
+            shut |= dict.fromkeys(missing, Reason.NO_PROVIDER)
+        return shut
 
-    def _rest(self, looked: Looked, decisions: Sequence[Decision], accepted: Sequence[bool]) -> Directive:
+    async def _move(self, decisions: Sequence[Decision]) -> Sequence[bool | None]:
+        """Write decisions; whether each was accepted, and None for one that cannot be written."""
+        if not decisions:
+            return ()
+        try:
+            return await self._store.move([move_of(one) for one in decisions])
+        except _OF_THE_STORE:
+            raise
+        except (StoreError, ScheduleError) as error:  # one of them cannot be written; it must not keep back the others
+            if len(decisions) > 1:
+                return await self._move_one_by_one(decisions)
+            self._put_aside(decisions[0], error)
+            return (None,)
+
+    async def _move_one_by_one(self, decisions: Sequence[Decision]) -> Sequence[bool | None]:
+        accepted: list[bool | None] = []
+        failures: list[tuple[Decision, Exception]] = []
+        for decision in decisions:
+            try:
+                accepted += await self._store.move([move_of(decision)])
+            except _OF_THE_STORE:
+                raise
+            except (StoreError, ScheduleError) as error:
+                accepted.append(None)
+                failures.append((decision, error))
+        if len(failures) == len(decisions):  # hardly the fault of each
+            raise failures[-1][1]
+        for unwritable, why in failures:
+            self._put_aside(unwritable, why)
+        return accepted
+
+    def _put_aside(self, decision: Decision, error: Exception) -> None:
+        """Leave a schedule alone for a while: each try would cost the others a try of their own."""
+        if decision.before is None:
+            return
+        name, revision = str(decision.before.name), decision.before.revision
+        if self._unwritable.get(name, (0, 0.0))[0] != revision:
+            self._events.count("unwritable_schedules")
+            log.error("schedule %s cannot go on: its next step cannot be written: %s", name, error)
+        self._unwritable[name] = (revision, self._clock.monotonic() + REARM)
+
+    def _is_put_aside(self, look: Look) -> bool:
+        revision, until = self._unwritable.get(str(look.schedule.name), (0, 0.0))
+        return revision == look.schedule.revision and self._clock.monotonic() < until
+
+    def _rest(self, looked: Looked, decisions: Sequence[Decision], accepted: Sequence[bool | None]) -> Directive:
         """Sleep until the next slot; look at once if there is more, and soon if somebody else was faster with some."""
-        if not all(accepted):
+        if False in accepted:
             return self._sleep(GAP)
         if len(looked.looks) == MOST:
-            return Proceed()
-        known = [decision.after.next_at for decision in decisions if decision.after and decision.after.next_at]
+            return Proceed() if any(accepted) else self._sleep(GAP)
+        written = [decision.after for decision, was in zip(decisions, accepted, strict=True) if was]
+        known = [after.next_at for after in written if after and after.next_at]
         instants = [*known, looked.next_at] if looked.next_at else known
         return self._sleep((min(instants) - self._store.now()).total_seconds() if instants else REARM)
 
@@ -104,10 +172,8 @@ class Ticker:
             self._events.count("runs")
             return
         self._events.count(f"slots_{run.reason}", run.count - told)
-        tell = log.warning if run.reason in _WORTH_A_WARNING else log.info
-        tell(
-            "schedule %s made no job for %s, %s from %s to %s", run.schedule, run.reason, run.count, run.slot, run.last
-        )
+        level = logging.WARNING if run.reason in _WORTH_A_WARNING else logging.DEBUG if told else logging.INFO
+        log.log(level, "schedule %s: no job for %s, %s", run.schedule, _slots(run), _WHY[run.reason])
 
     def _tell_of_unreadable(self, looked: Looked) -> None:
         for name, problem in looked.unreadable.items():
@@ -117,6 +183,12 @@ class Ticker:
                 log.error("schedule %s cannot be understood here, and does nothing on this node: %s", name, problem)
 
 
+def _slots(run: Run) -> str:
+    """Say which slots a run is about."""
+    first, last = (slot.isoformat(" ", "seconds") if slot else "" for slot in (run.slot, run.last))
+    return f"the slot of {first}" if run.count == 1 else f"{run.count:,} slots from {first} to {last}"
+
+
 async def cancel(store: Store, jobs: Sequence[JobId]) -> None:
     """Cancel what has not finished: at once if it waits, as a request if it runs."""
     left = [view.job for view in await store.get(jobs) if view]
@@ -124,3 +196,7 @@ async def cancel(store: Store, jobs: Sequence[JobId]) -> None:
         changes = [command(job, CancelJob(), store.now()) for job in left]
         answers = await store.settle([Settlement(change=change) for change in changes])
         left = [answer.job for answer in answers if answer.verdict is Verdict.STALE and answer.job]
+
+
+def _task(look: Look) -> Name:
+    return look.schedule.plan.template.task

@@ -108,9 +108,9 @@ class Jobs(Protocol):
            the job's places are given up unless it `keeps_place`; a finished job's unique key.
         6. A finished job that becomes active again takes its unique key again; if another has it: CONFLICT, and its `holder`.
         7. Deleting a job takes all of it away: attempts, log lines, places, its unique key.
-        8. The end of a schedule's job is written to its run in the same transaction: state, `finished_at`, and the
-           error of a failure. An operator's retry opens the run again; a job that is deleted before its end leaves it
-           as cancelled. A schedule that `waits` is looked at again: `next_at` and `last_end` become the store's now,
+        8. The end of a schedule's job is written to its run in the same transaction: state, `finished_at`, and of a
+           failure the first line of its error, 200 characters at most. An operator's retry opens the run again; a job
+           that is deleted before its end leaves it as cancelled. A schedule that `waits` is looked at again: `next_at` and `last_end` become the store's now,
            it waits no longer, its revision grows; one that is paused keeps its `next_at`.
         9. The end of an attempt, if it is accepted, is recorded with the breaker of its task (`breaker.record`) in the
            same transaction, in the order of the settlements; a change of its phase comes with the answer.
@@ -193,6 +193,7 @@ class Schedules(Protocol):
         4. One that is to wait (`waits`) while no run of it is open is to be looked at at once: `next_at` becomes now,
            unless it is paused.
         5. Taking a schedule away leaves its runs and its jobs.
+        6. One that cannot be read here (`Unread`) can be taken away all the same.
         """
         ...
 

@@ -306,10 +306,18 @@ class Lock(Struct, frozen=True, kw_only=True):
     expires_at: datetime
 
 
+class Unread(Struct, frozen=True, kw_only=True):
+    """A schedule that cannot be understood here, such as by a zone that this machine does not know."""
+
+    name: str
+    revision: int
+    problem: str
+
+
 class Move(Struct, frozen=True, kw_only=True):
     """A step of a schedule that is to be written, with its runs and their jobs."""
 
-    before: Schedule | None
+    before: Schedule | Unread | None
     """Written only while it is still at this revision; None: only if there is none of that name."""
     after: Schedule | None
     """None: it is taken away."""
@@ -335,8 +343,12 @@ class Looked(Struct, frozen=True, kw_only=True):
     looks: tuple[Look, ...]
     next_at: datetime | None = None
     """When the first schedule comes up that is not among them; None: none will by itself."""
-    unreadable: Mapping[str, str] = {}
-    """Schedules that cannot be understood here, such as by a zone that this machine does not know, and why."""
+    unread: tuple[Unread, ...] = ()
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """Why schedules cannot be understood here, by their names."""
+        return {one.name: one.problem for one in self.unread}
 
 
 class SchedulePage(Struct, frozen=True, kw_only=True):
@@ -346,7 +358,12 @@ class SchedulePage(Struct, frozen=True, kw_only=True):
     looks: tuple[Look, ...]
     after: str | None = None
     """Where the next page begins; None if this was the last."""
-    unreadable: Mapping[str, str] = {}
+    unread: tuple[Unread, ...] = ()
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """Why schedules cannot be understood here, by their names."""
+        return {one.name: one.problem for one in self.unread}
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):

@@ -16,24 +16,33 @@ from mainspring.core.missed import Reason
 from mainspring.core.outcome import Raised
 from mainspring.core.schedule import Run, Schedule
 from mainspring.errors import ScheduleError
+from mainspring.stores.records import Unread
 
 OPEN_SHOWN: Final = 10
 """Of the open runs of a schedule, a look shows so many, the newest."""
 
+_LONGEST_LINE: Final = 200
 _FOREVER: Final = datetime.max.replace(tzinfo=UTC)
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Schedule).decode
 
 
 def schedule_bytes(schedule: Schedule) -> bytes:
-    """Write a schedule down. What cannot be written, such as half a character, raises `ScheduleError`."""
+    """Write a schedule down. What cannot be written, such as half a character, or not be read again, raises `ScheduleError`.
+
+    What nobody can read would never fire again, and could not even be mended or removed.
+    """
     until = schedule.plan.until
     if until is not None and until.tzinfo is not UTC:  # it comes from a user, all others are ours
         schedule = replace(schedule, plan=replace(schedule.plan, until=until.astimezone(UTC)))
     try:
-        return _encode(schedule)
+        record = _encode(schedule)
+        if type(schedule) is Schedule:  # any other is of code that knows more, and has its own ways to read it
+            _decode(record)
     except (UnicodeEncodeError, TypeError, ValueError) as error:
-        raise ScheduleError(f"schedule {schedule.name}", f"it cannot be kept: {error}") from error
+        problem = error.__cause__ if isinstance(error, msgspec.DecodeError) and error.__cause__ else error
+        raise ScheduleError(f"schedule {schedule.name}", f"it cannot be kept: {problem}") from error
+    return record
 
 
 def read_schedule(
@@ -51,6 +60,11 @@ def read_schedule(
     except msgspec.DecodeError as error:  # also for a rule that raised, which knows best what is wrong
         raise ScheduleError(f"schedule {name}", str(error.__cause__ or error)) from error
     return replace(kept, revision=revision, next_at=next_at, waits=waits, last_end=last_end)
+
+
+def kept_runs(subject: Schedule | Unread) -> timedelta:
+    """Say how long a schedule keeps its runs; of one that cannot be read only what it has is known."""
+    return subject.plan.keep_runs if isinstance(subject, Schedule) else timedelta(0)
 
 
 def keep_until(run: Run, keep_runs: timedelta) -> datetime:
@@ -91,5 +105,11 @@ def _error(change: Change) -> str | None:
         return None
     if isinstance(change.outcome, Raised):
         error = change.outcome.error
-        return f"{error.type}: {error.message}" if error.message else error.type
+        said = next((line for line in error.message.splitlines() if line.strip()), "")
+        return _cut(f"{error.type}: {said}" if said else error.type)
     return None if change.after.cause is None else change.after.cause.value
+
+
+def _cut(line: str) -> str:
+    """Cut a line that is long: a run is kept for longer than its job, which has all of it."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"

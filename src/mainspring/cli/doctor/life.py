@@ -7,16 +7,19 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
+from mainspring.cli.doctor.plans import plans
+from mainspring.cli.nodes import SILENT, standing
 from mainspring.cli.words import count, length
+from mainspring.core.job import State
 from mainspring.errors import StoreError
-from mainspring.runtime.process import is_gone
 from mainspring.stores.port import Store
-from mainspring.stores.records import NodeView
+from mainspring.stores.records import JobFilter, NodeView
 
 COMMITTED_WITHIN: Final = 10.0  # seconds
 HEARD_WITHIN: Final = 2.0  # seconds; a tenth of one is what the port promises
 SOON: Final = 0.5
-SILENT: Final = timedelta(minutes=1)
+STANDINGS: Final = ("alive", "gone", "silent")
+LOOKED_AT: Final = 100
 SLACK: Final = timedelta(seconds=5)
 QUEUE: Final = "mainspring.doctor"
 
@@ -50,7 +53,10 @@ async def life(store: Store, make: Callable[[], Store], bell: Bell = FILE) -> As
     nodes = await store.nodes()
     for finding in live_nodes(nodes, store.now()):
         yield finding
-    for finding in await _waiting(store, any(one.alive for one in nodes)):
+    well = [one for one in nodes if is_well(one, store.now())]
+    for finding in await _waiting(store, bool(well)):
+        yield finding
+    async for finding in plans(store, {task for one in well for task in one.node.tasks}, anyone=bool(well)):
         yield finding
     for finding in await _paused(store):
         yield finding
@@ -96,37 +102,49 @@ async def _heard(heard: asyncio.Event, bell: Bell) -> Finding:
 
 def live_nodes(nodes: tuple[NodeView, ...], now: datetime) -> list[Finding]:
     """Say who is at work, and who only seems to be."""
-    alive = [one for one in nodes if one.alive]
-    gone = [one.node.id for one in alive if is_gone(one.node.process)]
-    silent = [one.node.id for one in alive if one.node.id not in gone and now - one.renewed_at > SILENT]
+    by_standing = {word: [one.node.id for one in nodes if standing(one, now) == word] for word in STANDINGS}
+    well, gone, silent = by_standing.values()
     ahead = max((one.renewed_at - now for one in nodes), default=timedelta(0))
-    well = [one.node.id for one in alive if one.node.id not in (*gone, *silent)]
     found = [ok("nodes", f"{count(len(well), 'node')} at work: {', '.join(well)}" if well else "none is at work")]
     if gone:
         do = "start a worker: it takes over what they held"
         found.append(warn("nodes", f"their processes have ended, and nobody has noticed: {', '.join(gone)}", do))
     if silent:
         do = "see whether they hang, or their clocks differ; a worker that runs takes over from the dead"
-        found.append(warn("nodes", f"silent for more than a minute: {', '.join(silent)}", do))
+        found.append(warn("nodes", f"silent for more than {length(SILENT)}: {', '.join(silent)}", do))
     if ahead > SLACK:
         do = "the clock has been set back, or the clocks of two machines differ; set them by NTP"
         found.append(warn("node time", f"a node renewed its lease {length(ahead)} from now", do))
     return found
 
 
+def is_well(node: NodeView, now: datetime) -> bool:
+    return standing(node, now) == "alive"
+
+
 async def _waiting(store: Store, anyone: bool) -> list[Finding]:
     """Say what waits that nobody will run."""
-    waiting = sum(one.waiting for one in await store.queues())
+    queues = await store.queues()
+    waiting = sum(one.waiting for one in queues)
     if not anyone:
-        if waiting:
-            do = "start one: mainspring worker MODULE:APP"
-            return [warn("jobs", f"{count(waiting, 'job')} waiting, and no node is at work", do)]
-        return [ok("jobs", "nothing waits")]
+        if not waiting:
+            return [ok("jobs", "nothing waits")]
+        says = f"no node is at work, and {count(waiting, 'job waits', 'jobs wait')}"
+        is_due = any([await _has_due(store, one.name) for one in queues if one.waiting and not one.paused])
+        return [(fail if is_due else warn)("jobs", says, "start one: mainspring worker MODULE:APP")]
     if unknown := await store.unknown_tasks(timedelta(0)):
         names = ", ".join(str(one) for one in unknown)
         do = "deploy the code that has it, give the task its old name as an alias, or delete the jobs"
         return [warn("jobs", f"no live node knows the task of jobs that are due: {names}", do)]
     return [ok("jobs", f"{count(waiting, 'job')} waiting; live nodes know the tasks of all that are due")]
+
+
+async def _has_due(store: Store, queue: str) -> bool:
+    """Say whether a job could start now. Of those that were to wait for their time, some are looked at."""
+    if (await store.list_jobs(JobFilter(queue=queue, states=(State.READY,)), limit=1)).jobs:
+        return True
+    later = await store.list_jobs(JobFilter(queue=queue, states=(State.SCHEDULED, State.RETRYING)), limit=LOOKED_AT)
+    return any(view.job.run_at <= store.now() for view in later.jobs)
 
 
 async def _paused(store: Store) -> list[Finding]:

@@ -11,8 +11,8 @@ from mainspring.errors import ScheduleError
 from mainspring.stores.memory.enqueuing import Plan
 from mainspring.stores.memory.guard import Guarded
 from mainspring.stores.memory.plans import Kept, Plans, slot_with_job
-from mainspring.stores.records import Look, Looked, Move, NewJob, RunFilter, RunPage, SchedulePage
-from mainspring.stores.schedules import keep_until, taken
+from mainspring.stores.records import Look, Looked, Move, NewJob, RunFilter, RunPage, SchedulePage, Unread
+from mainspring.stores.schedules import keep_until, kept_runs, taken
 
 
 class SchedulesRole(Guarded):
@@ -21,17 +21,17 @@ class SchedulesRole(Guarded):
     async def due(self, limit: int) -> Looked:
         with self._locked() as now:
             looks: list[Look] = []
-            unreadable: dict[str, str] = {}
+            unread: list[Unread] = []
             for kept in self._tables.plans.by_time():
                 if kept.next_at is None or kept.next_at > now or len(looks) == limit:
-                    return Looked(now=now, looks=tuple(looks), next_at=kept.next_at, unreadable=unreadable)
-                self._look(kept, looks.append, unreadable)
-            return Looked(now=now, looks=tuple(looks), unreadable=unreadable)
+                    return Looked(now=now, looks=tuple(looks), next_at=kept.next_at, unread=tuple(unread))
+                self._look(kept, looks.append, unread.append)
+            return Looked(now=now, looks=tuple(looks), unread=tuple(unread))
 
     async def look(self, names: Sequence[Name]) -> Looked:
         with self._locked() as now:
-            looks, unreadable = self._looks(self._tables.plans.kept.get(str(name)) for name in names)
-            return Looked(now=now, looks=looks, unreadable=unreadable)
+            looks, unread = self._looks(self._tables.plans.kept.get(str(name)) for name in names)
+            return Looked(now=now, looks=looks, unread=unread)
 
     async def move(self, moves: Sequence[Move]) -> tuple[bool, ...]:
         with self._locked() as now:
@@ -54,9 +54,9 @@ class SchedulesRole(Guarded):
             )
             found = nsmallest(limit + 1, fitting, key=lambda kept: kept.name)
             page = found[:limit]
-            looks, unreadable = self._looks(page)
+            looks, unread = self._looks(page)
         more = page[-1].name if page and len(found) > limit else None
-        return SchedulePage(now=now, looks=looks, after=more, unreadable=unreadable)
+        return SchedulePage(now=now, looks=looks, after=more, unread=unread)
 
     async def runs(self, which: RunFilter, *, limit: int = 100, after: UUID | None = None) -> RunPage:
         with self._locked():
@@ -66,19 +66,19 @@ class SchedulesRole(Guarded):
         page = tuple(found[:limit])
         return RunPage(runs=page, after=page[-1].id if page and len(found) > limit else None)
 
-    def _looks(self, some: Iterable[Kept | None]) -> tuple[tuple[Look, ...], dict[str, str]]:
+    def _looks(self, some: Iterable[Kept | None]) -> tuple[tuple[Look, ...], tuple[Unread, ...]]:
         looks: list[Look] = []
-        unreadable: dict[str, str] = {}
+        unread: list[Unread] = []
         for kept in some:
             if kept:
-                self._look(kept, looks.append, unreadable)
-        return tuple(looks), unreadable
+                self._look(kept, looks.append, unread.append)
+        return tuple(looks), tuple(unread)
 
-    def _look(self, kept: Kept, found: Callable[[Look], object], unreadable: dict[str, str]) -> None:
+    def _look(self, kept: Kept, found: Callable[[Look], object], not_read: Callable[[Unread], object]) -> None:
         try:
             found(self._tables.plans.look(kept))
         except ScheduleError as error:
-            unreadable[kept.name] = error.problem
+            not_read(Unread(name=kept.name, revision=kept.revision, problem=error.problem))
 
     def _write(self, batch: "Batch", jobs: Plan, now: datetime) -> None:
         """Write what was accepted: schedules, runs, jobs. A job may end another one, whose run has to be there."""
@@ -120,7 +120,7 @@ class Batch:
         if (there and there.revision) != (move.before and move.before.revision) or self._is_taken(slots):
             return False
         self.kept[name] = Kept.of(move.after) if move.after else None
-        self.runs += [(run, keep_until(run, subject.plan.keep_runs)) for run in move.runs]
+        self.runs += [(run, keep_until(run, kept_runs(subject))) for run in move.runs]
         self._slots.update(slots)
         self.jobs += move.jobs
         return True

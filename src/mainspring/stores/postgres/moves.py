@@ -2,8 +2,7 @@
 
 A move is written from the revision that it was decided on, all of it in one transaction with the others of its call. It
 waits for nobody who has a schedule or a run in hand, so that one transaction that was left open does not hold up all
-schedules: what is not to be had is left to a second transaction, which is patient for a moment. There are also those
-whose jobs want a unique key, which is waited for as by every enqueue.
+schedules: what is not to be had is left to another transaction, which is patient for a moment (`moving.py`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,14 +11,15 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from mainspring.core.names import Name
 from mainspring.core.schedule import Run, Schedule
 from mainspring.errors import ScheduleError
 from mainspring.stores.postgres import mixed, runs
 from mainspring.stores.postgres.rows import columns, key_bytes
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Verb
-from mainspring.stores.records import Move, NewJob
-from mainspring.stores.schedules import schedule_bytes
+from mainspring.stores.records import Move, NewJob, Unread
+from mainspring.stores.schedules import kept_runs, schedule_bytes
 
 _HOLD: Final = statement("schedules_hold")
 _THERE: Final = statement("schedules_there")
@@ -29,13 +29,14 @@ _ADD: Final = statement("schedules_add")
 _WRITE: Final = statement("schedules_write")
 _GIVE: Final = statement("schedules_give")
 _REMOVE: Final = statement("schedules_remove")
-_WAKE: Final = statement("schedules_wake")
+_WAKE_IDLE: Final = statement("schedules_wake_idle")
 _ANSWERED: Final = statement("schedules_answered")
 _ANSWER: Final = statement("schedules_answer")
 _TRY_AGAIN: Final = statement("schedules_try_again")
+_BE_BRIEF: Final = statement("schedules_be_brief")
 
-PATIENCE: Final = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16)
-"""Seconds between looks whether a schedule that somebody has in hand is to be had."""
+_FIRST_PAUSE: Final = 0.005
+"""Seconds between the first two looks whether a schedule that somebody has in hand is to be had; then twice as many."""
 
 
 class Step(NamedTuple):
@@ -44,7 +45,7 @@ class Step(NamedTuple):
     place: int
     """In its call."""
     name: str
-    before: Schedule | None
+    before: Schedule | Unread | None
     after: Schedule | None
     record: bytes
     runs: tuple[Run, ...]
@@ -64,13 +65,18 @@ class Step(NamedTuple):
             b"" if move.after is None else schedule_bytes(move.after),
             move.runs,
             move.jobs,
-            subject.plan.keep_runs,
+            kept_runs(subject),
         )
 
     @property
     def slots(self) -> list[tuple[tuple[str, datetime], UUID]]:
         """The slots for which it makes jobs, and their runs."""
         return [((self.name, run.slot), run.id) for run in self.runs if run.reason is None and run.slot is not None]
+
+    @property
+    def keys(self) -> set[tuple[Name, str]]:
+        """The unique keys that its jobs want, each within its task."""
+        return {(job.task, job.unique.key) for job in self.jobs if job.unique is not None}
 
     @property
     def waits(self) -> bool:
@@ -93,12 +99,6 @@ class Step(NamedTuple):
         )
 
 
-def divided(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
-    """Divide moves into those that wait for nobody, and those of schedules whose jobs want unique keys."""
-    wanting = {step.name for step in steps if any(job.unique is not None for job in step.jobs)}
-    return [step for step in steps if step.name not in wanting], [step for step in steps if step.name in wanting]
-
-
 class Call:
     """Moves of one call, and how often it was tried: the answer to a try may have got lost after its commit."""
 
@@ -116,13 +116,18 @@ class Moved(NamedTuple):
     """Those of which somebody else has the schedule in hand."""
 
 
-def move(at: datetime | None, call: Call, *, patient: bool = False) -> Verb[Moved]:
-    """Write moves, each whole or not at all. Several statements, in one transaction."""
+def move(at: datetime | None, call: Call, patience: float | None = None) -> Verb[Moved]:
+    """Write moves, each whole or not at all. Several statements, in one transaction.
+
+    With `patience` what somebody has in hand is waited for, so many seconds.
+    """
     call.tries += 1
     if call.tries > 1 and not (yield Ask(_TRY_AGAIN, (at, call.id))):
         return (yield from _answered(call))
+    if patience is not None:
+        yield Ask(_BE_BRIEF, (f"{round(1000 * patience)}ms",))
     yield from mixed.hold_keys([job for step in call.steps for job in step.jobs])
-    batch = _Batch(at, patient)
+    batch = _Batch(at, patience or 0.0)
     for steps in _rounds(call.steps):
         yield from batch.round([step for step in steps if step.name not in batch.left])
     yield from batch.make_jobs()
@@ -158,9 +163,9 @@ def _rounds(steps: Sequence[Step]) -> Iterator[list[Step]]:
 class _Batch:
     """Moves while they are written: schedules and runs round by round, then the jobs of all."""
 
-    def __init__(self, at: datetime | None, patient: bool) -> None:
+    def __init__(self, at: datetime | None, patience: float) -> None:
         self._at = at
-        self._patient = patient
+        self._patience = patience
         self._awaited: dict[UUID, str] = {}
         """Open runs that are held, and their schedules."""
         self.accepted: list[Step] = []
@@ -181,17 +186,17 @@ class _Batch:
     def _hold(self, steps: Sequence[Step]) -> Verb[set[str]]:
         """Hold schedules that are at the revision from which they are to be moved."""
         held: set[str] = set()
-        pauses = iter(PATIENCE if self._patient else ())
+        pause = _FIRST_PAUSE
         while steps:
             held |= {name for (name,) in (yield Ask(_HOLD, _revisions(steps)))}
             steps = [step for step in steps if step.name not in held]
             in_hand = {name for (name,) in (yield Ask(_THERE, _revisions(steps)))} if steps else set()
             steps = [step for step in steps if step.name in in_hand]
-            pause = next(pauses, None)
-            if pause is None:
+            if not steps or self._patience <= 0:
                 break
-            if steps:
-                yield Ask(_WAIT, (pause,))
+            yield Ask(_WAIT, (min(pause, self._patience),))
+            self._patience -= pause
+            pause *= 2
         self.left |= {step.name for step in steps}
         return held
 
@@ -225,7 +230,7 @@ class _Batch:
         given = [
             (step.name, key_bytes(step.after.owner))
             for step in steps
-            if step.after and step.before and step.after.owner != step.before.owner
+            if step.after and isinstance(step.before, Schedule) and step.after.owner != step.before.owner
         ]
         if given:
             yield Ask(_GIVE, columns(given))
@@ -248,7 +253,7 @@ class _Batch:
         last = {step.name: step.after for step in steps}
         idle = [(name, after.revision) for name, after in last.items() if after and _waits(after) and name not in busy]
         if idle:
-            yield Ask(_WAKE, (self._at, *columns(idle)))
+            yield Ask(_WAKE_IDLE, (self._at, *columns(idle)))
 
 
 def _revisions(steps: Sequence[Step]) -> tuple[list[str], list[int]]:

@@ -3,7 +3,8 @@
 A run that made a job has the job's id, and the end of the job is written to it in the same transaction. Whoever ends one
 writes the run first and looks in a later statement whether its schedule waits for that. Whoever makes a schedule wait
 writes its open runs first. So of two that meet, one sees what the other did: the end finds that it is awaited, or the
-wait finds that there is nothing left to wait for.
+wait finds that there is nothing left to wait for. An end waits for nobody who has the schedule in hand: it is kept, and
+whoever looks for what is due tells the schedule of it (`tell_kept`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,12 +30,16 @@ _END: Final = statement("runs_end")
 _LET_GO: Final = statement("runs_let_go")
 _AWAITING: Final = statement("schedules_awaiting")
 _HOLD_AWAITING: Final = statement("schedules_hold_awaiting")
-_POKE: Final = statement("schedules_poke")
+_WAKE: Final = statement("schedules_wake")
+_KEEP_END: Final = statement("ends_add")
+_UNTOLD: Final = statement("ends_of_whom")
+_TAKE_ENDS: Final = statement("ends_take")
 _PAGE: Final = statement("runs_page")
 _PAGE_OF_SCHEDULE: Final = statement("runs_page_of_schedule")
 _PAGE_OF_SLOTS: Final = statement("runs_page_of_slots")
 _LAST: Final = (1 << 128) - 1
 _LINGERING_AT_ONCE: Final = 1000
+_UNTOLD_AT_ONCE: Final = 1000
 _ORIGINS: Final = {str(origin): origin for origin in Origin}
 _REASONS: Final = {str(reason): reason for reason in Reason}
 
@@ -80,9 +85,38 @@ def let_go(at: datetime | None) -> Verb[None]:
 def _tell(now: datetime, ended: set[str]) -> Verb[None]:
     """Have schedules looked at again that wait for the end of a run."""
     awaiting = sorted(schedule for (schedule,) in (yield Ask(_AWAITING, (list(ended),)))) if ended else []
-    held = (yield Ask(_HOLD_AWAITING, (awaiting,))) if awaiting else []
-    if held:
-        yield Ask(_POKE, (now, *columns([tuple(row) for row in held])))
+    if not awaiting:
+        return
+    held = yield Ask(_HOLD_AWAITING, (awaiting,))
+    told = [(schedule, revision, now) for schedule, revision, waits, _ in held if waits]
+    if told:
+        yield Ask(_WAKE, (now, *columns(told)))
+    in_hand = set(awaiting) - {row[0] for row in held}
+    if in_hand:
+        yield Ask(_KEEP_END, (now, sorted(in_hand)))
+
+
+def tell_kept(at: datetime | None) -> Verb[bool]:
+    """Have schedules looked at that nobody could tell of an end; says whether there are any. Several statements.
+
+    Also those that were told of an earlier end since, since a delay counts from the last.
+    """
+    rows = yield Ask(_UNTOLD, (at, _UNTOLD_AT_ONCE))
+    if not rows:
+        return False
+    schedules, now = [row[0] for row in rows], rows[0][1]
+    held = {row[0]: row for row in (yield Ask(_HOLD_AWAITING, (schedules,)))}
+    ends: dict[str, datetime] = {}
+    for schedule, ended_at in (yield Ask(_TAKE_ENDS, (schedules, list(held)))):
+        ends[schedule] = max(ended_at, ends.get(schedule, ended_at))
+    told = [
+        (schedule, revision, max(ends[schedule], last_end or ends[schedule]))
+        for schedule, revision, _, last_end in held.values()
+        if schedule in ends
+    ]
+    if told:
+        yield Ask(_WAKE, (now, *columns(told)))
+    return bool(told)
 
 
 def page(which: RunFilter, limit: int, after: UUID | None) -> Verb[RunPage]:

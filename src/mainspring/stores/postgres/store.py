@@ -24,6 +24,7 @@ from mainspring.stores.postgres import (
     locks,
     migrate,
     moves,
+    moving,
     nodes,
     notes,
     operate,
@@ -257,7 +258,11 @@ class PostgresStore:
     # Schedules
 
     async def due(self, limit: int) -> Looked:
-        return await self._run(lambda: schedules.due(self._at, limit, self._head))
+        due = await self._run(lambda: schedules.due(self._at, limit, self._head))
+        if due.is_untold and await self._run(lambda: runs.tell_kept(self._at), whole=True):
+            self._head.pull(due.looked.now)
+            due = await self._run(lambda: schedules.due(self._at, limit, self._head))
+        return schedules.soon(due.looked) if due.is_untold else due.looked
 
     async def look(self, names: Sequence[Name]) -> Looked:
         return await self._run(lambda: schedules.look(self._at, names))
@@ -265,20 +270,12 @@ class PostgresStore:
     async def move(self, moves_: Sequence[Move]) -> tuple[bool, ...]:
         self._connections.must_be_open()
         steps = [moves.Step.of(place, move) for place, move in enumerate(moves_)]
-        if not steps:
-            return ()
-        quick, slow = moves.divided(steps)
-        accepted: set[int] = set()
-        if quick:
-            accepted, left = await self._move(quick, patient=False)
-            slow += (step for step in quick if step.place in left)
-        if slow:
-            accepted |= (await self._move(slow, patient=True)).accepted
+        accepted = await moving.carry_out(steps, self._move)
         return tuple(step.place in accepted for step in steps)
 
-    async def _move(self, steps: Sequence[moves.Step], *, patient: bool) -> moves.Moved:
+    async def _move(self, steps: Sequence[moves.Step], patience: float | None) -> moves.Moved:
         call = moves.Call(new_id(self.now()), steps)
-        moved = await self._run(lambda: moves.move(self._at, call, patient=patient), whole=True)
+        moved = await self._run(lambda: moves.move(self._at, call, patience), whole=True)
         done = [step for step in steps if step.place in moved.accepted]
         jobs = [job for step in done for job in step.jobs]
         self._head.pull(min((step.after.next_at for step in done if step.after and step.after.next_at), default=None))

@@ -92,6 +92,12 @@ def is_shared(error: BaseException) -> bool:
     return isinstance(error, asyncpg.PostgresError) and error.sqlstate in {"26000", "42P05"}
 
 
+def met_a_lock(error: BaseException) -> bool:
+    """Say whether an error of ours comes from a lock that somebody else held for too long."""
+    cause = error.__cause__
+    return isinstance(cause, asyncpg.PostgresError) and cause.sqlstate == "55P03"
+
+
 def refuses_settings(error: BaseException) -> bool:
     """Say whether a connection was refused for what it wanted set; so does PgBouncer, with what it does not know."""
     return isinstance(error, asyncpg.PostgresError) and (error.sqlstate == "42704" or "startup parameter" in str(error))

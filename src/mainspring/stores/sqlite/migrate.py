@@ -1,7 +1,8 @@
 """Migrations: numbered, forward only, each in one transaction, safe when several processes start at once.
 
 The tables say by themselves which code they serve: `oldest_code` is the number of the first migration that code must
-know in order to work with them. So a newer program may change them while an older one still runs.
+know in order to work with them. It is looked at when a store is opened: a program that runs already is not told, so where
+a migration raises it, older programs have to be stopped before.
 """
 
 import re

@@ -6,8 +6,8 @@ from typing import Final
 from mainspring.core.names import Name
 from mainspring.core.schedule import Schedule
 from mainspring.errors import ScheduleError
-from mainspring.stores.records import Look, Looked, Move, SchedulePage
-from mainspring.stores.schedules import read_schedule, schedule_bytes
+from mainspring.stores.records import Look, Looked, Move, SchedulePage, Unread
+from mainspring.stores.schedules import kept_runs, read_schedule, schedule_bytes
 from mainspring.stores.sqlite import runs
 from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.rows import Row, instant, optional_instant, optional_micros
@@ -32,7 +32,7 @@ class Found:
 
     def __init__(self, session: Session) -> None:
         self.looks: list[Look] = []
-        self.unreadable: dict[str, str] = {}
+        self.unread: list[Unread] = []
         self._session = session
 
     def add(self, rows: Iterable[Row]) -> None:
@@ -40,7 +40,7 @@ class Found:
             try:
                 self.looks.append(Look(schedule=_schedule(row), open=runs.open_of(self._session, row[0])))
             except ScheduleError as error:
-                self.unreadable[row[0]] = error.problem
+                self.unread.append(Unread(name=row[0], revision=row[1], problem=error.problem))
 
 
 def due(session: Session, limit: int) -> Looked:
@@ -59,7 +59,7 @@ def due(session: Session, limit: int) -> Looked:
         now=instant(session.now),
         looks=tuple(found.looks),
         next_at=instant(following[0]) if following else None,
-        unreadable=found.unreadable,
+        unread=tuple(found.unread),
     )
 
 
@@ -67,7 +67,7 @@ def look(session: Session, names: Sequence[Name]) -> Looked:
     found = Found(session)
     for name in names:
         found.add(session.rows(_LOOK, (str(name),)))
-    return Looked(now=instant(session.now), looks=tuple(found.looks), unreadable=found.unreadable)
+    return Looked(now=instant(session.now), looks=tuple(found.looks), unread=tuple(found.unread))
 
 
 def list_schedules(session: Session, owner: str | None, limit: int, after: str | None) -> SchedulePage:
@@ -79,7 +79,7 @@ def list_schedules(session: Session, owner: str | None, limit: int, after: str |
         now=instant(session.now),
         looks=tuple(found.looks),
         after=rows[limit - 1][0] if len(rows) > limit > 0 else None,
-        unreadable=found.unreadable,
+        unread=tuple(found.unread),
     )
 
 
@@ -115,7 +115,7 @@ def _accept(session: Session, one: Move) -> bool:
     else:
         session.run(_ADD if one.before is None else _WRITE, _row(one.after))
     if one.runs:
-        runs.put(session, one.runs, subject.plan.keep_runs)
+        runs.put(session, one.runs, kept_runs(subject))
     return True
 
 

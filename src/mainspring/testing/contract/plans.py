@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mainspring.core.backoff import Backoff
 from mainspring.core.job import JobId
@@ -38,15 +38,15 @@ def after_the_end(*, unique: UniqueKey | None = None) -> Plan:
     return plan(Every(HOUR, after_end=True), unique=unique)
 
 
+class Newer(Schedule, frozen=True, kw_only=True):
+    """A schedule as newer code has it, with a word that this code does not know."""
+
+    on_full_moon: bool = True
+
+
 def unreadable(found: Schedule) -> Schedule:
-    """Make of a schedule one that newer code has written, with a word that this code does not know."""
-    there = found.plan
-    newer = Plan(
-        rule=there.rule,
-        template=there.template,
-        overlap="on_full_moon",  # type: ignore[arg-type]  # which is the point
-    )
-    return replace(found, plan=newer)
+    """Make of a schedule one that newer code has written."""
+    return Newer(**asdict(found))
 
 
 def move_of(world: World, decision: Decision) -> Move:

@@ -1,7 +1,8 @@
 -- Schedules and their runs.
 -- oldest code: 2
 --
--- Code that knows only the first migration would end jobs of schedules without a word to their runs.
+-- Code that knows only the first migration would end jobs of schedules without a word to their runs: it does not start any
+-- more. Nodes of such code that run already are not told, and have to be stopped before.
 
 -- Which there are; names are sorted as Python sorts them, whatever the database's own order is.
 CREATE TABLE mainspring.schedules (
@@ -51,6 +52,15 @@ CREATE UNIQUE INDEX runs_by_slot ON mainspring.runs (schedule, slot) WHERE reaso
 CREATE INDEX runs_open ON mainspring.runs (schedule, id) WHERE is_open;
 CREATE INDEX runs_by_time ON mainspring.runs (keep_until) WHERE NOT is_open;
 CREATE INDEX runs_lingering ON mainspring.runs (id) WHERE is_open AND state IS NOT NULL;
+
+-- Ends of runs that a schedule waits for, of which it could not be told because somebody else had it in hand. Only added
+-- to, so that whoever ends a run waits for nobody; whoever looks for what is due tells the schedule then.
+CREATE TABLE mainspring.ends (
+    schedule text COLLATE "C" NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    ended_at timestamptz NOT NULL,
+    PRIMARY KEY (schedule, number)
+);
 
 -- What was answered to whoever moved schedules, for an hour: if the answer was lost with its connection, it is asked for
 -- again. Ids grow with time.

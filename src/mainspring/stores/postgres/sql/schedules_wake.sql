@@ -1,5 +1,7 @@
--- Has schedules looked at that wait for the end of a run, and have none that could end; each was written by this
--- transaction, at the revision given. One that was looked at again meanwhile is at another. Index: positions_pkey.
-UPDATE mainspring.positions SET next_at = coalesce($1::timestamptz, statement_timestamp())
-FROM unnest($2::text[], $3::bigint[]) AS idle (schedule, revision)
-WHERE positions.schedule = idle.schedule AND positions.revision = idle.revision
+-- Has schedules looked at that waited for the end of a run, now that one has ended, and says when it did; each is held by
+-- this transaction, at the revision given. Index: positions_pkey.
+UPDATE mainspring.positions SET
+    revision = positions.revision + 1, waits = false, last_end = awaiting.last_end,
+    next_at = CASE WHEN paused THEN next_at ELSE $1::timestamptz END
+FROM unnest($2::text[], $3::bigint[], $4::timestamptz[]) AS awaiting (schedule, revision, last_end)
+WHERE positions.schedule = awaiting.schedule AND positions.revision = awaiting.revision

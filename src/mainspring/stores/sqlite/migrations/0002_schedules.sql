@@ -2,8 +2,8 @@
 -- oldest code: 2
 --
 -- Code that does not know runs would end their jobs without ending them, and a schedule that waits for such an end would
--- wait for ever: so it is told to stay away. The policy of a payload may have an eighth member from now on: 1, if the job
--- is that of a run.
+-- wait for ever: it does not start any more. Nodes of such code that run already are not told, and have to be stopped
+-- before. The policy of a payload may have an eighth member from now on: 1, if the job is that of a run.
 
 -- What is planned. The record is the whole schedule; what stands beside it is looked for, or changed without reading it.
 CREATE TABLE mainspring_schedules (
@@ -41,6 +41,6 @@ CREATE TABLE mainspring_runs (
 -- A slot of a schedule has one job at most.
 CREATE UNIQUE INDEX mainspring_runs_by_slot ON mainspring_runs (schedule, slot)
     WHERE reason IS NULL AND slot IS NOT NULL;
-CREATE INDEX mainspring_runs_by_schedule ON mainspring_runs (schedule, id);
+CREATE INDEX mainspring_runs_of_schedule ON mainspring_runs (schedule, id);
 CREATE INDEX mainspring_runs_open ON mainspring_runs (schedule, id) WHERE is_open;
-CREATE INDEX mainspring_runs_over ON mainspring_runs (keep_until) WHERE NOT is_open;
+CREATE INDEX mainspring_runs_by_time ON mainspring_runs (keep_until) WHERE NOT is_open;

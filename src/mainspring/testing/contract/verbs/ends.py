@@ -11,6 +11,7 @@ from mainspring.core.command import CancelJob, DeleteJob, MoveJob, RetryJob
 from mainspring.core.job import Claim, JobId, State
 from mainspring.core.names import Name
 from mainspring.core.outcome import (
+    AttemptError,
     Deferred,
     Expired,
     Interrupted,
@@ -49,6 +50,10 @@ def by(outcome: Outcome) -> Ending:
     return end
 
 
+def says(message: str) -> Raised:
+    return Raised(error=AttemptError(type="ValueError", message=message), retryable=False)
+
+
 async def cancelled_before_it_ran(world: World, _: Member, job: JobId) -> None:
     assert await world.command(job, CancelJob()) is Verdict.ACCEPTED
 
@@ -79,6 +84,9 @@ async def deleted(world: World, _: Member, job: JobId) -> None:
 ENDINGS: dict[str, tuple[Ending, State, str | None]] = {
     "success": (by(Succeeded(b"1")), State.SUCCEEDED, None),
     "failure": (by(FATAL), State.FAILED, "ValueError: no"),
+    "failure that says much": (by(says("\n first\nsecond")), State.FAILED, "ValueError:  first"),
+    "failure that says all in one line": (by(says("x" * 5000)), State.FAILED, "ValueError: " + "x" * 187 + "…"),
+    "failure that says nothing": (by(says("\n")), State.FAILED, "ValueError"),
     "no attempts left": (by(Raised(error=ERROR)), State.FAILED, "ValueError: no"),
     "expired": (by(Expired()), State.FAILED, "expired"),
     "unknown task": (by(NoSuchTask()), State.FAILED, "unknown_task"),

@@ -26,7 +26,7 @@ from mainspring.core.schedule import (
 )
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.port import Store
-from mainspring.stores.records import Look, SlotFacts
+from mainspring.stores.records import Look, Move, SlotFacts
 from mainspring.testing.contract import plans
 from mainspring.testing.contract.obligation import GENERAL, obligation
 from mainspring.testing.contract.plans import HOURLY
@@ -292,6 +292,27 @@ class MoveContract(Contract):
         await plans.written(world, Decision(before=there, after=None, runs=(last,)))
 
         assert await plans.runs(world) == (last,)
+
+    # 6
+
+    @obligation("move", 6)
+    async def test_what_cannot_be_read_is_taken_away_from_where_it_stands(self, world: World) -> None:
+        await plans.add(world)
+        await plans.fire(world)
+        there = await plans.schedule(world)
+        newer = replace(plans.unreadable(there), revision=there.revision + 1)
+        assert await plans.accepted(world, Decision(before=there, after=newer))
+        (unread,) = (await world.store.look([HOURLY])).unread
+        assert (unread.name, unread.revision) == (str(HOURLY), there.revision + 1)
+        assert (await world.store.list_schedules()).unread == (unread,)
+
+        earlier = replace(unread, revision=unread.revision - 1)
+        assert await world.store.move([Move(before=earlier, after=None)]) == (False,)
+        assert await world.store.move([Move(before=unread, after=None)] * 2) == (True, False)
+        page = await world.store.list_schedules()
+        assert (page.looks, page.unread) == ((), ())
+        assert len(await plans.runs(world)) == 1
+        await plans.add(world)
 
     # What holds for all verbs.
 

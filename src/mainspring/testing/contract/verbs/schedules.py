@@ -291,7 +291,7 @@ def elaborate(now: datetime) -> Schedule:
     plan = Plan(
         rule=Once(now + HOUR + MOMENT),
         template=template,
-        missed=Missed.all(limit=7, per_tick=3, grace=timedelta(microseconds=1)),
+        missed=Missed.all(limit=7, per_tick=3, grace=timedelta(seconds=1, microseconds=1)),
         overlap=Overlap.CANCEL_PREVIOUS,
         jitter=timedelta(microseconds=333),
         until=now + LONGEST / 4,
