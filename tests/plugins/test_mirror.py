@@ -18,7 +18,7 @@ from mainspring import Cron, Every, Mainspring, Manual, Once
 from mainspring.core.job import State
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
-from mainspring.core.schedule import run_now
+from mainspring.core.schedule import Schedule, run_now
 from mainspring.errors import BadName
 from mainspring.ids import new_id
 from mainspring.plugins.mirror import DELETE, WRITE
@@ -108,7 +108,7 @@ async def test_u16_a_name_full_of_quotes_and_backslashes_does_no_harm(app: Mains
         await asyncio.sleep(3)
         assert graph.nodes() == await held(app.store)
         assert set(graph.nodes()) == set(NASTY)
-        assert {node["last_error"] for node in graph.nodes().values()} == {f"ValueError: {INJECTION}"}
+        assert {node["last_error"] for node in graph.nodes().values()} == {f"ValueError: {INJECTION.splitlines()[0]}"}
         for name in NASTY[1::2]:
             await app.schedules.remove(name)
         await asyncio.sleep(2)
@@ -191,6 +191,10 @@ async def test_the_status_says_how_a_schedule_stands(app: Mainspring, graph: Gra
         assert (status("good"), status("bad"), graph.nodes()["bad"]["failures"]) == ("idle", "idle", 0)
 
 
+class ByNewerCode(Schedule, frozen=True, kw_only=True):
+    """As a store would write it whose code knows more than this one."""
+
+
 async def test_a_schedule_that_cannot_be_read_is_shown_as_such_and_comes_back(app: Mainspring, graph: Graph) -> None:
     app.mirror(graph.sink)
     async with app.node():
@@ -198,7 +202,9 @@ async def test_a_schedule_that_cannot_be_read_is_shown_as_such_and_comes_back(ap
         await add(app, "plain")
         await asyncio.sleep(2)
         there = await app.schedules.get("strange")
-        newer = replace(there, plan=replace(there.plan, overlap="on_full_moon"), revision=there.revision + 1)
+        fields = {name: getattr(there, name) for name in Schedule.__struct_fields__}
+        plan = replace(there.plan, overlap="on_full_moon")
+        newer = ByNewerCode(**{**fields, "plan": plan, "revision": there.revision + 1})
         assert await app.store.move([Move(before=there, after=newer)]) == (True,)
         await asyncio.sleep(2)
         assert graph.nodes()["strange"]["status"] == "unreadable"

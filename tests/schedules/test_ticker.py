@@ -22,7 +22,7 @@ from mainspring.core.rules import Rule
 from mainspring.core.schedule import Schedule, create
 from mainspring.errors import StoreError, UnknownSchedule
 from mainspring.runtime.firing import move_of
-from mainspring.runtime.ticker import GAP, REARM
+from mainspring.runtime.ticker import GAP, REARM, WHY
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.port import Store
 from mainspring.stores.records import Move
@@ -677,3 +677,7 @@ async def test_a_look_by_hand_through_another_handle_disturbs_nobody(app: Mainsp
         assert (await other.due(10)).next_at == T0 + MINUTE
         await until(61)
     assert diary.slots == [T0 + MINUTE]
+
+
+def test_every_reason_for_making_no_job_can_be_told() -> None:
+    assert set(WHY) == set(Reason)

@@ -95,7 +95,7 @@ class Schedules:
         `until=None` and `max_runs=None` take an end back. One that is declared in code is declared again when its
         program next starts.
         """
-        self._ask(name, None if call is None else call.definition.name)
+        self._ask(name, call.definition.name if isinstance(call, Call) else None)
 
         def choose(look: Look, now: datetime) -> Decision:
             there = look.schedule

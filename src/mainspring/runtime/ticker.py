@@ -35,12 +35,14 @@ LEAST: Final = 0.001
 _WORTH_A_WARNING: Final = {Reason.SKIPPED, Reason.TOO_OLD}
 _OF_THE_STORE: Final = (StoreUnavailable, StoreClosed, SchemaError)  # whatever is written
 
-_WHY: Final = {
+WHY: Final = {
     Reason.SKIPPED: "nobody was there in time, and what was missed is skipped",
     Reason.SUPERSEDED: "a later slot stands for it",
     Reason.TOO_OLD: "nobody was there in time, and it is too late now",
     Reason.OVERLAPPED: "the run before it has not ended",
     Reason.PAUSED: "it was paused",
+    Reason.BREAKER_OPEN: "the breaker of its task is open",
+    Reason.NO_PROVIDER: "the plugin of its task is installed nowhere",
     Reason.TAKEN: "another job has the unique key of its job",
 }
 
@@ -173,7 +175,7 @@ class Ticker:
             return
         self._events.count(f"slots_{run.reason}", run.count - told)
         level = logging.WARNING if run.reason in _WORTH_A_WARNING else logging.DEBUG if told else logging.INFO
-        log.log(level, "schedule %s: no job for %s, %s", run.schedule, _slots(run), _WHY[run.reason])
+        log.log(level, "schedule %s: no job for %s, %s", run.schedule, _slots(run), WHY[run.reason])
 
     def _tell_of_unreadable(self, looked: Looked) -> None:
         for name, problem in looked.unreadable.items():
