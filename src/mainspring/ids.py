@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
@@ -66,3 +67,14 @@ if hasattr(os, "register_at_fork"):
 def new_id(now: datetime) -> UUID:
     """Make an id that is greater than every other one made in this process; `now` is the wall time."""
     return _IDS.next(now)
+
+
+def heir(parent: UUID, born: datetime) -> UUID:
+    """Make the id of what follows a job, always the same one; `born` is when that job was enqueued.
+
+    Whoever makes it twice has made one thing. It is later than the job's own, or lists by id would be out of order.
+    """
+    moment = min(max((born - _EPOCH) // _MILLISECOND + 1, 0), _LAST_MOMENT)
+    chance = int.from_bytes(blake2b(parent.bytes, digest_size=10).digest(), "big")
+    high, low = (chance >> 62) & 0xFFF, chance & ((1 << 62) - 1)
+    return UUID(int=moment << 80 | _VERSION | high << 64 | _VARIANT | low)

@@ -19,6 +19,7 @@ from mainspring.core.outcome import AttemptError
 from mainspring.duration import Duration
 from mainspring.errors import DeclarationError, JobCancelled, PayloadError
 from mainspring.runtime.call import CallFacts, storable
+from mainspring.runtime.job_host import JobHost
 from mainspring.stores.records import LogLine, Progress
 
 LONGEST_LINE: Final = 10_000
@@ -139,10 +140,13 @@ class Context:
     Making one costs next to nothing; what is read from the job is read when it is asked for.
     """
 
-    __slots__ = ("_facts", "_own_end", "link")
+    __slots__ = ("_facts", "_host", "_own_end", "link")
 
-    def __init__(self, facts: CallFacts, link: Link, own_end: OwnEnd | None = None) -> None:
+    def __init__(
+        self, facts: CallFacts, link: Link, own_end: OwnEnd | None = None, host: JobHost | None = None
+    ) -> None:
         self.link = link
+        self._host = host
         self._facts = facts
         self._own_end = own_end
 
@@ -289,6 +293,15 @@ class Context:
         a handler that returns without a commit has failed. `LeaseLost` if the lease has been lost: roll back then.
         """
         return self._ends().settle_in(tx, value)
+
+    @property
+    def host(self) -> JobHost:
+        """What the embedding program offers: `await ctx.host.execute_write(…)`. Not in a process slot."""
+        if self._host is None:
+            raise DeclarationError(
+                self.task, "a process slot cannot reach what the program offers; use the thread or coroutine executor"
+            )
+        return self._host
 
     def _ends(self) -> OwnEnd:
         if self._own_end is None:

@@ -11,16 +11,16 @@ from mainspring.stores.records import AT_ONCE, Facts, Move, NewJob, SlotFacts
 _SHARES: Final = 1 << 32
 
 
-def move_of(decision: Decision) -> Move:
-    """Add the jobs of those runs that make one."""
+def move_of(decision: Decision, *, delay: timedelta | None = None) -> Move:
+    """Add the jobs of those runs that make one; with a `delay`, they are due after it, whatever the plan says."""
     schedule = decision.after or decision.before
-    jobs = tuple(_job(schedule, run) for run in decision.runs if run.is_open) if schedule else ()
+    jobs = tuple(_job(schedule, run, delay) for run in decision.runs if run.is_open) if schedule else ()
     return Move(before=decision.before, after=decision.after, runs=decision.runs, jobs=jobs)
 
 
-def _job(schedule: Schedule, run: Run) -> NewJob:
+def _job(schedule: Schedule, run: Run, asked: timedelta | None) -> NewJob:
     template = schedule.plan.template
-    delay = _delay(schedule, run)
+    delay = _delay(schedule, run) if asked is None else asked
     return NewJob(
         id=JobId(run.id),
         task=template.task,
@@ -37,7 +37,7 @@ def _job(schedule: Schedule, run: Run) -> NewJob:
         key=template.key,
         unique=template.unique,
         facts=Facts(tags=template.tags, slot=_facts(run)),
-        is_new=True,
+        is_new=asked is None,  # else its id is derived, and may have been used
     )
 
 
