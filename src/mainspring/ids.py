@@ -20,6 +20,8 @@ _VERSION: Final = 7 << 76
 _VARIANT: Final = 0b10 << 62
 _LAST_MOMENT: Final = (1 << 48) - 1
 _LOW: Final = (1 << 30) - 1
+_DRIFT: Final = 60_000
+"""Milliseconds by which an id may be ahead of the time at which its job was enqueued; one further ahead is a stranger's."""
 _DRAWN: Final = 1024
 """Bytes of chance that are drawn at a time, for 256 ids: asking the system takes longer than all else but the UUID."""
 
@@ -74,7 +76,9 @@ def heir(parent: UUID, born: datetime) -> UUID:
 
     Whoever makes it twice has made one thing. It is later than the job's own, or lists by id would be out of order.
     """
-    moment = min(max((born - _EPOCH) // _MILLISECOND + 1, 0), _LAST_MOMENT)
+    made = (born - _EPOCH) // _MILLISECOND
+    own = parent.int >> 80 if parent.version == 7 else made
+    moment = min(max(made, min(own, made + _DRIFT)) + 1, _LAST_MOMENT)
     chance = int.from_bytes(blake2b(parent.bytes, digest_size=10).digest(), "big")
     high, low = (chance >> 62) & 0xFFF, chance & ((1 << 62) - 1)
     return UUID(int=moment << 80 | _VERSION | high << 64 | _VARIANT | low)

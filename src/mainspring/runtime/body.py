@@ -68,7 +68,7 @@ class Body:
         context = Context(facts, link, own_end, JobHost(self._host, attempt, link, self._store))
         heart: Next = partial(executor.call, definition, facts, context)
         if definition.finish:
-            heart = partial(self._finished, definition.finish, facts, heart)
+            heart = partial(self._finished, attempt, definition.finish, facts, heart)
         try:
             value = await onion(self._middleware, context, heart)()
             await own_end.confirm()
@@ -81,8 +81,9 @@ class Body:
             await self._last_words(link)
         return value
 
-    async def _finished(self, finish: Finish, facts: CallFacts, heart: Next) -> object:
-        return await finish(self._store, facts, await heart())
+    async def _finished(self, attempt: Attempt, finish: Finish, facts: CallFacts, heart: Next) -> object:
+        value = await heart()
+        return value if attempt.is_lost else await finish(self._store, facts, value)
 
     async def _look_for_its_end(self, own_end: OwnEnd) -> None:
         """Find out whether a transaction had ended the job before something went wrong: then it stays ended."""
