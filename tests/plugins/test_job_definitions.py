@@ -4,11 +4,15 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from uuid import RFC_4122, UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mainspring import Context, Every, Mainspring, Manual, Plugin, Retry
 from mainspring.client.job_definition import Concurrency
@@ -16,7 +20,9 @@ from mainspring.core.job import Cause, State
 from mainspring.core.limits import Limit
 from mainspring.core.missed import Reason
 from mainspring.core.rules import Rule
+from mainspring.core.schedule import Run
 from mainspring.errors import DeclarationError, JobFailed, LeaseLost, NameTaken, PayloadError
+from mainspring.ids import Ids, heir
 from mainspring.plugins import (
     BackgroundJobs,
     Done,
@@ -597,6 +603,52 @@ async def test_U8_a_body_that_goes_on_after_a_cancel_writes_nothing_and_keeps_it
     assert (writes, refused) == ([], [LeaseLost, LeaseLost])
     assert (view.job.state, view.progress, view.result) == (State.CANCELLED, None, None)
     assert len(begun) == 2
+
+
+# What it knows of the run before it.
+
+
+@pytest.mark.parametrize("executor", ["coroutine", "thread"])
+async def test_U14_a_job_sees_how_the_run_before_it_went(app: Mainspring, plugin: Plugin, executor: str) -> None:
+    seen: list[Run | None] = []
+
+    def outcome(before: Run | None) -> JobOutcome:
+        seen.append(before)
+        return Failed("at first", retry=False) if len(seen) == 1 else Done()
+
+    if executor == "coroutine":
+
+        @plugin.job(schedule=Every("1m"))
+        async def sweep(ctx: Context) -> JobOutcome:
+            return outcome(await ctx.previous_run())
+    else:
+
+        @plugin.job(schedule=Every("1m"), name="sweep")
+        def sweep_in_a_thread(ctx: Context) -> JobOutcome:
+            return outcome(ctx.previous_run_sync())
+
+    app.install(plugin, grant=GRANT)
+    async with app.node():
+        await asyncio.sleep(190)
+        await (await app.enqueue(NAME)).result("1m")
+    assert [run and run.state for run in seen] == [None, State.FAILED, State.SUCCEEDED, None]
+    assert seen[1]
+    assert seen[1].error
+    assert "at first" in seen[1].error
+
+
+# Ids that follow from others.
+
+
+@given(stranger=st.uuids(version=4), moment=st.integers(0, 1 << 47))
+def test_the_id_of_what_follows_is_always_the_same_and_later(stranger: UUID, moment: int) -> None:
+    born = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=moment)
+    ours = Ids().next(born)
+    child, theirs = heir(ours, born), heir(stranger, born)
+    assert (child, theirs) == (heir(ours, born), heir(stranger, born))
+    assert child != theirs
+    assert {(one.version, one.variant) for one in (child, theirs)} == {(7, RFC_4122)}
+    assert ours < child < heir(child, born), "in a line of them each is later than the one before"
 
 
 # The behaviours pinned by contracts 1.10.

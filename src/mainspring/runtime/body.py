@@ -6,6 +6,9 @@ from functools import partial
 from typing import Final
 
 from mainspring.clock import Clock
+from mainspring.core.job import JobId
+from mainspring.core.names import Name
+from mainspring.core.schedule import Run
 from mainspring.duration import seconds
 from mainspring.runtime.attempt import Attempt
 from mainspring.runtime.call import CallFacts
@@ -23,7 +26,7 @@ from mainspring.runtime.middleware import Middleware, Next, onion
 from mainspring.runtime.own_end import OwnEnd
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
-from mainspring.stores.records import Note
+from mainspring.stores.records import Note, RunFilter
 
 LAST_WORDS: Final = 10.0  # seconds that the last log lines of an attempt may take
 
@@ -65,7 +68,7 @@ class Body:
         link = LoopLink(facts, self._write, clock=self._clock)
         attempt.link = link
         own_end = OwnEnd(attempt, self._store, self._events, self._clock)
-        context = Context(facts, link, own_end, JobHost(self._host, attempt, link, self._store))
+        context = Context(facts, link, own_end, JobHost(self._host, attempt, link, self._store), past=self._run_before)
         heart: Next = partial(executor.call, definition, facts, context)
         if definition.finish:
             heart = partial(self._finished, attempt, definition.finish, facts, heart)
@@ -101,6 +104,10 @@ class Body:
             log.warning("the last log lines of job %s could not be written: %r", link.facts.job, error)
         finally:
             link.close()
+
+    async def _run_before(self, schedule: Name, job: JobId) -> Run | None:
+        page = await self._store.runs(RunFilter(schedule=schedule, with_job=True), limit=1, after=job)
+        return page.runs[0] if page.runs else None
 
     async def _write(self, note: Note) -> bool:
         (accepted,) = await self._store.note([note])

@@ -4,18 +4,21 @@ The same object serves a coroutine on the node's loop, a thread and a process sl
 it, which carries what the handler says to the node.
 """
 
+import asyncio
 import threading
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from mainspring.clock import Clock
 from mainspring.core.codec import LIMIT, Value
 from mainspring.core.job import JobId
+from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError
+from mainspring.core.schedule import Run
 from mainspring.duration import Duration
 from mainspring.errors import DeclarationError, JobCancelled, PayloadError
 from mainspring.runtime.call import CallFacts, storable
@@ -126,6 +129,10 @@ class OwnEnd(Protocol):
     def settle_in(self, tx: object, value: object) -> Awaitable[None]: ...
 
 
+Past: TypeAlias = Callable[[Name, JobId], Awaitable[Run | None]]
+"""Looks up the last run of a schedule before the one of a job."""
+
+
 class Done:
     """An answer that is there already."""
 
@@ -140,12 +147,19 @@ class Context:
     Making one costs next to nothing; what is read from the job is read when it is asked for.
     """
 
-    __slots__ = ("_facts", "_host", "_own_end", "link")
+    __slots__ = ("_facts", "_host", "_own_end", "_past", "link")
 
     def __init__(
-        self, facts: CallFacts, link: Link, own_end: OwnEnd | None = None, host: JobHost | None = None
+        self,
+        facts: CallFacts,
+        link: Link,
+        own_end: OwnEnd | None = None,
+        host: JobHost | None = None,
+        *,
+        past: "Past | None" = None,
     ) -> None:
         self.link = link
+        self._past = past
         self._host = host
         self._facts = facts
         self._own_end = own_end
@@ -238,6 +252,19 @@ class Context:
     def is_catch_up(self) -> bool:
         """Whether the slot had been missed when it was decided, or was asked for later."""
         return self._facts.slot is not None and self._facts.slot.is_catch_up
+
+    async def previous_run(self) -> Run | None:
+        """Look up the run of the schedule before this one, and how it ended; None for the first, or without a schedule."""
+        slot = self._facts.slot
+        if slot is None:
+            return None
+        if self._past is None:
+            raise DeclarationError(self.task, "a process slot cannot look it up; use the thread or coroutine executor")
+        return await self._past(Name.parse(slot.schedule), self.job)
+
+    def previous_run_sync(self) -> Run | None:
+        """As `previous_run`, for a handler in a thread."""
+        return asyncio.run(self.previous_run())
 
     def remaining(self) -> float | None:
         """Say how many seconds are left before the timeout, 0.0 at least; None if there is no timeout."""
