@@ -357,13 +357,13 @@ async def test_a_host_that_raises_is_an_ordinary_failure_with_its_code(app: Main
     async with app.node():
         job = await work.enqueue()
         state, attempts = await after(job, 5)
+        error = (await job.refresh()).error
     assert (state, attempts) == (State.FAILED, 1)
     assert seen == [
         (CompactionFailed, 0xD11, OSError),
         (ReadFailed, 0xD13, OSError),
         (WriteFailed, 0xD12, OSError),
     ]
-    error = (await job.refresh()).error
     assert error
     assert "WriteFailed" in error.type
     assert "disk full" in error.message
@@ -543,7 +543,7 @@ async def test_a_cancel_that_the_node_has_not_heard_of_yet_is_seen_by_the_next_w
         cancelled = virtual_time.elapsed
         await stubborn.over.wait()
     assert max(stubborn.wrote) < cancelled
-    assert stubborn.refused[0][0] <= cancelled + 0.5
+    assert min(stubborn.refused[0][0], stubborn.told[0]) <= cancelled + 0.5
 
 
 async def test_a_body_out_of_time_cannot_write(app: Mainspring, virtual_time: VirtualTime) -> None:
