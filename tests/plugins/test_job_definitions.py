@@ -339,7 +339,7 @@ async def test_done_and_reschedule_makes_one_run_whatever_goes_wrong_in_between(
     @plugin.job(schedule=Manual(), name="sweep", retry=Retry.fixed("20s", max_attempts=3), concurrency=concurrency)
     async def sweep(ctx: Context) -> JobOutcome:
         attempts.append((str(ctx.job), ctx.attempt))
-        if len({job for job, _ in attempts}) > 1:
+        if str(ctx.job) != attempts[0][0]:
             return Done()
         if ctx.attempt == 1:
             match fault:
