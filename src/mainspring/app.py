@@ -41,8 +41,10 @@ from mainspring.core.rules import Rule
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError, NameTaken, PayloadError, ScheduleError, UnknownTask
 from mainspring.handle import JobHandle
+from mainspring.plugins.capability import HostWrite
 from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.events import log
+from mainspring.runtime.host import Host
 from mainspring.runtime.planned import Planned
 from mainspring.runtime.service import ServiceContext, ServiceDefinition
 from mainspring.settings import NodeSettings
@@ -102,6 +104,8 @@ class Mainspring:
         self._middleware: list[Middleware] = []
         self._listeners: list[Listener] = []
         self._nodes: weakref.WeakSet[Node] = weakref.WeakSet()
+        self._connection.on_cancel = self._cancel_here
+        self.host: Final = Host(self._may_write)
         self.plugins: Final = Plugins(
             self._connection,
             registry=self.registry,
@@ -339,9 +343,18 @@ class Mainspring:
             planned=self._planned,
             services=self._services,
             breaker_listeners=self.breakers.listeners,
+            host=self.host,
         )
         self._nodes.add(node)
         return node
+
+    def _cancel_here(self, job: JobId, lease: int) -> None:
+        for node in tuple(self._nodes):
+            node.cancel(job, lease)
+
+    def _may_write(self) -> None:
+        if self._connection.guard is not None:
+            self._connection.guard.ask(HostWrite)
 
     def _tell_nodes(self) -> tuple[NodeId, ...]:
         """Have the nodes of this program look what has been declared since; returns who they are."""

@@ -28,12 +28,18 @@ MainspringError
 ├── NameTaken               there is something under that name already: a task of an app, a service of a task set
 ├── PluginError             a plugin cannot be installed, or is not
 │   └── CapabilityError     a plugin asked for what it was not granted (also a PermissionError)
+├── HostError               what the embedding program offers to jobs could not be used
+│   ├── HostMissing         it offers no such service: not yet, no longer, or never
+│   ├── CompactionFailed    it raised while it compacted its storage
+│   ├── WriteFailed         it raised while it wrote
+│   └── ReadFailed          it raised while it read
+├── ReportedFailure         a job returned Failed: it says so itself
 ├── ShuttingDown            a task set that is closing takes nothing new
 └── Standstill              virtual time cannot go on: nothing will ever happen (see mainspring.testing)
 
 Each carries its data as attributes of the same names as its arguments, survives pickling, and says in its message
-what to do where that can be known. What a handler raises to steer its own job (`RetryIn`, `Snooze`, `Fail`) is no
-error and lives in `core/outcome.py`.
+what to do where that can be known. Those of plugins and hosts have a number as well, their `code`. What a handler
+raises to steer its own job (`RetryIn`, `Snooze`, `Fail`) is no error and lives in `core/outcome.py`.
 """
 
 import signal
@@ -379,3 +385,58 @@ class CapabilityError(PluginError, PermissionError):
 
     def __str__(self) -> str:
         return f"plugin {self.plugin} was not granted {self.capability}; its host grants with app.install(…, grant=[…])"
+
+
+class HostError(MainspringError):
+    """What the embedding program offers under the name `service` could not be used: `problem`."""
+
+    code = 0xD10
+
+    def __init__(self, service: str, problem: str) -> None:
+        super().__init__(service, problem)
+        self.service = service
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"host service {self.service}: {self.problem}"
+
+
+class HostMissing(HostError):
+    """The program offers no `service`; `code` is 0xD21 if it offers nothing at all, 0xD10 if it offers other things."""
+
+    def __init__(self, service: str, problem: str, code: int = 0xD21) -> None:
+        super().__init__(service, problem)
+        self.args = (service, problem, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"0x{self.code:X}: {super().__str__()}"
+
+
+class CompactionFailed(HostError):
+    """The program raised while it compacted its storage."""
+
+    code = 0xD11
+
+
+class WriteFailed(HostError):
+    """The program raised while it wrote for a job."""
+
+    code = 0xD12
+
+
+class ReadFailed(HostError):
+    """The program raised while it read for a job."""
+
+    code = 0xD13
+
+
+class ReportedFailure(MainspringError):
+    """A job returned `Failed`, because of `reason`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason

@@ -91,6 +91,8 @@ class JobHandle(Generic[R]):
     async def cancel(self) -> State:
         """Cancel the job: at once if it waits, as a request if it runs. Returns the state that it is in then."""
         job = await self._command(CancelJob())
+        if job and job.state is State.RUNNING and self._connection.on_cancel:
+            self._connection.on_cancel(job.id, job.lease)
         return job.state if job else State.CANCELLED
 
     async def retry(self) -> None:

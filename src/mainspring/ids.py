@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +20,8 @@ _VERSION: Final = 7 << 76
 _VARIANT: Final = 0b10 << 62
 _LAST_MOMENT: Final = (1 << 48) - 1
 _LOW: Final = (1 << 30) - 1
+_DRIFT: Final = 60_000
+"""Milliseconds by which an id may be ahead of the time at which its job was enqueued; one further ahead is a stranger's."""
 _DRAWN: Final = 1024
 """Bytes of chance that are drawn at a time, for 256 ids: asking the system takes longer than all else but the UUID."""
 
@@ -66,3 +69,16 @@ if hasattr(os, "register_at_fork"):
 def new_id(now: datetime) -> UUID:
     """Make an id that is greater than every other one made in this process; `now` is the wall time."""
     return _IDS.next(now)
+
+
+def heir(parent: UUID, born: datetime) -> UUID:
+    """Make the id of what follows a job, always the same one; `born` is when that job was enqueued.
+
+    Whoever makes it twice has made one thing. It is later than the job's own, or lists by id would be out of order.
+    """
+    made = (born - _EPOCH) // _MILLISECOND
+    own = parent.int >> 80 if parent.version == 7 else made
+    moment = min(max(made, min(own, made + _DRIFT)) + 1, _LAST_MOMENT)
+    chance = int.from_bytes(blake2b(parent.bytes, digest_size=10).digest(), "big")
+    high, low = (chance >> 62) & 0xFFF, chance & ((1 << 62) - 1)
+    return UUID(int=moment << 80 | _VERSION | high << 64 | _VARIANT | low)

@@ -152,7 +152,9 @@ class Declarer:
         options: TaskOptions | None = None,
         *,
         adapt: Adapt | None = None,
+        complete: Callable[[Definition], Definition] | None = None,
     ) -> None:
+        self._complete = complete
         self._connection = connection
         self._register = register
         self._options: TaskOptions = options or {}
@@ -182,11 +184,14 @@ class Declarer:
     def __call__(self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> object:
         together: TaskOptions = {**self._options, **options}
         if function is None:
-            return Declarer(self._connection, self._register, together, adapt=self._adapt)
+            return Declarer(self._connection, self._register, together, adapt=self._adapt, complete=self._complete)
         if isinstance(function, Task):  # of another app, as a rule
             function = function.definition.function
         if self._adapt:
             together = self._adapt(function, together)
-        task: TaskFunction[..., Any, ..., Any] = TaskFunction(declare(function, together), self._connection)
+        definition = declare(function, together)
+        if self._complete:
+            definition = self._complete(definition)
+        task: TaskFunction[..., Any, ..., Any] = TaskFunction(definition, self._connection)
         self._register(task)
         return task

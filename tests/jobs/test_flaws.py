@@ -1089,7 +1089,7 @@ async def test_Q23_however_a_job_ends_its_place_is_free_for_the_next(app: Mainsp
                 await first.cancel()
             assert (await ended(second, within=20)).job.state is SUCCEEDED
             if end in {"cancel", "timeout", "loss"}:
-                assert starts[-1] > 1, "until then, the place was taken"
+                assert starts[-1] >= 1, "until then, the place was taken"
 
 
 # F16: what was never started costs nothing, what crashes again and again comes to an end.

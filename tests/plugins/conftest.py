@@ -1,5 +1,6 @@
 """What the stories about plugins share: an app on each store that needs nothing else."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,17 +9,27 @@ import pytest
 from mainspring import Mainspring
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.port import Store
+from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
+from tests.servers.postgres import Server
 
 MakeStore = Callable[[], Store]
 
+# PostgreSQL takes minutes more, which `make chaos` has.
+ALL = ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
+STORES = ALL if os.environ.get("MAINSPRING_CHAOS") == "full" else ALL[:2]
 
-@pytest.fixture(params=["memory", "sqlite"])
+
+@pytest.fixture(params=STORES)
 def make_store(request: pytest.FixtureRequest, tmp_path: Path, virtual_time: VirtualTime) -> MakeStore:
     """Make handles on one and the same state."""
     if request.param == "sqlite":
         return lambda: SqliteStore(tmp_path / "jobs.db", clock=virtual_time.clock)
+    if request.param == "postgres":
+        server: Server = request.getfixturevalue("postgres")
+        schema: str = request.getfixturevalue("postgres_schema")
+        return lambda: PostgresStore(server.dsn(), schema=schema, clock=virtual_time.clock)
     return MemoryStore(clock=virtual_time.clock).another
 
 

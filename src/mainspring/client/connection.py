@@ -39,6 +39,8 @@ class Connection:
         self._introduce = introduce
         self.guard: Guard | None = None
         """Asked before anything is enqueued or planned here."""
+        self.on_cancel: Callable[[JobId, int], None] | None = None
+        """Told of every running job, and its lease, that was asked from here to stop."""
         self._bridge = Bridge(f"mainspring {source.name}")
         self._rooms: dict[tuple[int, int], Room] = {}
         self._users = 0

@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast, overload
 
 from mainspring.client.declaration import TaskOptions
+from mainspring.client.job_definition import Concurrency, limited, overlap_of, reporting
 from mainspring.client.options import read_text, read_texts
 from mainspring.client.plans import ScheduleOptions, plan_of
 from mainspring.client.services import ServiceFunction, ServiceOptions, declare_service
 from mainspring.clock import Clock, SystemClock
+from mainspring.core.missed import Missed
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
 from mainspring.core.schedule import Plan
+from mainspring.duration import Duration
 from mainspring.errors import BadName, DeclarationError, NameTaken, PluginError, ScheduleError
 from mainspring.plugins.capability import BackgroundJobs, Capability, Grants, Schedules, Services
 from mainspring.runtime.service import ServiceDefinition
@@ -90,6 +93,44 @@ class Plugin:
             return task
 
         return declare
+
+    def job(
+        self,
+        *,
+        schedule: Rule,
+        concurrency: Concurrency = "exclusive",
+        docs: str = "",
+        missed: Missed | None = None,
+        jitter: Duration | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Declarer:
+        """Declare a task and a schedule of it under one name: `@plugin.job(schedule=Every("1h"), timeout="10m")`.
+
+        It takes no arguments but its `Context`, and may return `Done()`, `DoneAndReschedule(delay)` or
+        `Failed(reason, retry=…)`. `concurrency` counts over all nodes: "exclusive" is one at a time, and a slot that
+        comes up meanwhile is skipped, with a run that says so; of a number, or "unbounded", each slot makes its job.
+        """
+        of_the_schedule: ScheduleOptions = {
+            "overlap": overlap_of(concurrency),
+            "description": docs,
+            "missed": missed,
+            "jitter": jitter,
+        }
+
+        def register(task: Task[..., Any]) -> None:
+            name = task.definition.name
+            if name in self.plans:
+                raise NameTaken(str(name))
+            self.plans[name] = plan_of(f"job {name}", schedule, task.call(), of_the_schedule)
+            self.tasks.append(task)
+
+        return Declarer(
+            cast("Connection", self.connection),
+            register,
+            limited(options, concurrency),
+            adapt=self._adapt,
+            complete=reporting,
+        )
 
     @overload
     def service(self, function: S, /) -> S: ...

@@ -32,6 +32,15 @@ class Snooze(Signal):
         self.reason = reason
 
 
+class HostNotReady(Snooze):
+    """The embedding program does not offer what the job asked for, now: `code` says in which way, as `HostMissing` does."""
+
+    def __init__(self, delay: Duration, reason: str, code: int) -> None:
+        super().__init__(delay, reason)
+        self.args = (delay, reason, code)
+        self.code = code
+
+
 class Fail(Signal):
     """Fail the job for good, whatever attempts are left."""
 

@@ -305,6 +305,12 @@ def run_now(schedule: Schedule, now: datetime, ids: Ids) -> Decision:
     return Decision(before=schedule, after=_revised(schedule), runs=(run,))
 
 
+def run_again(schedule: Schedule, now: datetime, id_: UUID) -> Decision:
+    """Make one more job, because a run asked for it; while the schedule is paused it makes none, and the run says so."""
+    run = _run(schedule, now, id_, origin=Origin.MANUAL, reason=Reason.PAUSED if schedule.paused else None)
+    return Decision(before=schedule, after=_revised(schedule), runs=(run,))
+
+
 def backfill(schedule: Schedule, slots: Sequence[datetime], now: datetime, ids: Ids) -> Decision:
     """Make jobs for slots of the past that have none."""
     horizon = _horizon(schedule, now)

@@ -12,12 +12,21 @@ from mainspring.plugins.capability import (
     Schedules,
     Services,
 )
+from mainspring.runtime.host import Host
+from mainspring.runtime.job_host import JobHost
+from mainspring.runtime.reported import Done, DoneAndReschedule, Failed, JobOutcome
 
 __all__ = [
     "BackgroundJobs",
     "Capability",
+    "Done",
+    "DoneAndReschedule",
     "EnqueueTasks",
+    "Failed",
+    "Host",
     "HostWrite",
+    "JobHost",
+    "JobOutcome",
     "Schedules",
     "Services",
 ]

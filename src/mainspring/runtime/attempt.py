@@ -68,6 +68,11 @@ class Attempt:
         job = self.delivery.claim.job
         return job.id, job.lease
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether its end was written by somebody else, or without it."""
+        return self.abandoned or self.reason is Reason.LEASE_LOST
+
 
 def outcome_of_attempt(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:
     """Say what an attempt came to; None if nothing that this node says about it counts any more. Never raises."""

@@ -4,21 +4,25 @@ The same object serves a coroutine on the node's loop, a thread and a process sl
 it, which carries what the handler says to the node.
 """
 
+import asyncio
 import threading
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from mainspring.clock import Clock
 from mainspring.core.codec import LIMIT, Value
 from mainspring.core.job import JobId
+from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError
+from mainspring.core.schedule import Run
 from mainspring.duration import Duration
 from mainspring.errors import DeclarationError, JobCancelled, PayloadError
 from mainspring.runtime.call import CallFacts, storable
+from mainspring.runtime.job_host import JobHost
 from mainspring.stores.records import LogLine, Progress
 
 LONGEST_LINE: Final = 10_000
@@ -125,6 +129,10 @@ class OwnEnd(Protocol):
     def settle_in(self, tx: object, value: object) -> Awaitable[None]: ...
 
 
+Past: TypeAlias = Callable[[Name, JobId], Awaitable[Run | None]]
+"""Looks up the last run of a schedule before the one of a job."""
+
+
 class Done:
     """An answer that is there already."""
 
@@ -139,10 +147,20 @@ class Context:
     Making one costs next to nothing; what is read from the job is read when it is asked for.
     """
 
-    __slots__ = ("_facts", "_own_end", "link")
+    __slots__ = ("_facts", "_host", "_own_end", "_past", "link")
 
-    def __init__(self, facts: CallFacts, link: Link, own_end: OwnEnd | None = None) -> None:
+    def __init__(
+        self,
+        facts: CallFacts,
+        link: Link,
+        own_end: OwnEnd | None = None,
+        host: JobHost | None = None,
+        *,
+        past: "Past | None" = None,
+    ) -> None:
         self.link = link
+        self._past = past
+        self._host = host
         self._facts = facts
         self._own_end = own_end
 
@@ -235,6 +253,19 @@ class Context:
         """Whether the slot had been missed when it was decided, or was asked for later."""
         return self._facts.slot is not None and self._facts.slot.is_catch_up
 
+    async def previous_run(self) -> Run | None:
+        """Look up the run of the schedule before this one, and how it ended; None for the first, or without a schedule."""
+        slot = self._facts.slot
+        if slot is None:
+            return None
+        if self._past is None:
+            raise DeclarationError(self.task, "a process slot cannot look it up; use the thread or coroutine executor")
+        return await self._past(Name.parse(slot.schedule), self.job)
+
+    def previous_run_sync(self) -> Run | None:
+        """As `previous_run`, for a handler in a thread."""
+        return asyncio.run(self.previous_run())
+
     def remaining(self) -> float | None:
         """Say how many seconds are left before the timeout, 0.0 at least; None if there is no timeout."""
         deadline = self.link.deadline
@@ -289,6 +320,15 @@ class Context:
         a handler that returns without a commit has failed. `LeaseLost` if the lease has been lost: roll back then.
         """
         return self._ends().settle_in(tx, value)
+
+    @property
+    def host(self) -> JobHost:
+        """What the embedding program offers: `await ctx.host.execute_write(…)`. Not in a process slot."""
+        if self._host is None:
+            raise DeclarationError(
+                self.task, "a process slot cannot reach what the program offers; use the thread or coroutine executor"
+            )
+        return self._host
 
     def _ends(self) -> OwnEnd:
         if self._own_end is None:

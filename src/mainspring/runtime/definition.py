@@ -1,11 +1,11 @@
 """What a node has to know of a task in order to run it, and the registry where it looks that up."""
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from mainspring.core.breaker import Breaker
 from mainspring.core.codec import Arguments, Value
@@ -15,9 +15,14 @@ from mainspring.core.names import Name
 from mainspring.core.retry import Retry
 from mainspring.core.unique import Unique
 from mainspring.errors import NameTaken, PayloadError, UnknownTask
+from mainspring.runtime.call import CallFacts
+from mainspring.stores.port import Store
 
 DEFAULT_RETRY: Final = Retry.exponential()
 DEFAULT_RETENTION: Final = Retention()
+
+Finish: TypeAlias = Callable[[Store, CallFacts, object], Awaitable[object]]
+"""What a node does about what a function returned, before that counts; it returns the result, or raises."""
 
 
 class ExecutorKind(StrEnum):
@@ -53,6 +58,7 @@ class Definition:
     limits: tuple[Limit, ...] = ()
     """At most one with a key and one without."""
     breaker: Breaker | None = None
+    finish: Finish | None = None
     may_return_none: bool = field(init=False)
 
     def __post_init__(self) -> None:

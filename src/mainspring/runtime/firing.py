@@ -12,26 +12,26 @@ from mainspring.stores.records import AT_ONCE, Facts, Move, NewJob, SlotFacts
 _SHARES: Final = 1 << 32
 
 
-def move_of(*decisions: Decision) -> Move:
+def move_of(*decisions: Decision, delay: timedelta | None = None) -> Move:
     """Make one step of decisions that were made one upon the other, with the jobs of those runs that make one.
 
-    A job is made as the schedule was when that was decided.
+    A job is made as the schedule was when that was decided; with a `delay`, it is due after that, whatever the plan says.
     """
     runs = {run.id: run for decision in decisions for run in decision.runs}  # one that has grown is written once
-    jobs = tuple(job for decision in decisions for job in _jobs(decision))
+    jobs = tuple(job for decision in decisions for job in _jobs(decision, delay))
     return Move(before=decisions[0].before, after=decisions[-1].after, runs=tuple(runs.values()), jobs=jobs)
 
 
-def _jobs(decision: Decision) -> Iterator[NewJob]:
+def _jobs(decision: Decision, delay: timedelta | None) -> Iterator[NewJob]:
     schedule = decision.after or decision.before
     for run in decision.runs:
         if run.is_open and schedule:
-            yield _job(schedule, run)
+            yield _job(schedule, run, delay)
 
 
-def _job(schedule: Schedule, run: Run) -> NewJob:
+def _job(schedule: Schedule, run: Run, asked: timedelta | None) -> NewJob:
     template = schedule.plan.template
-    delay = _delay(schedule, run)
+    delay = _delay(schedule, run) if asked is None else asked
     return NewJob(
         id=JobId(run.id),
         task=template.task,
@@ -48,7 +48,7 @@ def _job(schedule: Schedule, run: Run) -> NewJob:
         key=template.key,
         unique=template.unique,
         facts=Facts(tags=template.tags, slot=_facts(run)),
-        is_new=True,
+        is_new=asked is None,  # else its id is derived, and may have been used
     )
 
 

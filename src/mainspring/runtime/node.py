@@ -22,6 +22,7 @@ from mainspring.runtime.attempt import Reason
 from mainspring.runtime.call import IN_SLOT
 from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.events import BreakerListener, Events, Listener, log
+from mainspring.runtime.host import Host
 from mainspring.runtime.keeper import Beat, Ears, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.parts import Parts, service
@@ -70,6 +71,7 @@ class Node:
         planned: Planned | None = None,
         services: Mapping[Name, ServiceDefinition] | None = None,
         breaker_listeners: Sequence[BreakerListener] = (),
+        host: Host | None = None,
     ) -> None:
         self.settings = settings or NodeSettings()
         self.events = Events(listeners, breaker_listeners=breaker_listeners)
@@ -91,6 +93,7 @@ class Node:
             me=lambda: self._membership,
             planned=planned or Planned(),
             services={} if services is None else services,  # the app's own, which may grow
+            host=host or Host(lambda: None),
         )
         self._orders = self._parts.orders(self)
         self._joined = Stop()
@@ -172,6 +175,12 @@ class Node:
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has been closed
                 self._loop.call_soon_threadsafe(self._look_for_news)
+
+    def cancel(self, job: JobId, lease: int) -> None:
+        """Tell an attempt at once that its cancel was written, if it runs here; may be called from any thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has been closed
+                self._loop.call_soon_threadsafe(self._parts.runner.cancel, job, lease)
 
     def _look_for_news(self) -> None:
         self._parts.ticker.known = None  # until the next renewal

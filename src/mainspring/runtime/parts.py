@@ -17,6 +17,7 @@ from mainspring.runtime.body import Body
 from mainspring.runtime.claimer import Claimer
 from mainspring.runtime.definition import ExecutorKind, QueueSettings, Registry, gate_of
 from mainspring.runtime.events import Events
+from mainspring.runtime.host import Host
 from mainspring.runtime.keeper import Ears, Keeper, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.orders import Obeys, Orders
@@ -54,6 +55,7 @@ class Parts:
         me: Callable[[], Membership],
         planned: Planned,
         services: Mapping[Name, ServiceDefinition],
+        host: Host,
     ) -> None:
         self.declared: frozenset[Name] = frozenset()
         """The tasks that the store knows this node to know."""
@@ -70,7 +72,7 @@ class Parts:
         """The schedules that the store has been told of."""
         self.ticker = Ticker(store, events, clock=clock)
         self.settler = Settler(store, events)
-        self.body = Body(store, events, settings, middleware, clock)
+        self.body = Body(store, events, settings, middleware, clock=clock, host=host)
         self.runner = Runner(
             store, registry, self.settler, events, self.body, settings=settings, queues=queues, clock=clock
         )

@@ -298,6 +298,12 @@ class Runner:
         for attempt in list(self._attempts.values()):
             self._stop(attempt, reason)
 
+    def cancel(self, job: JobId, lease: int) -> None:
+        """Stop an attempt whose cancel an operator has asked for, without waiting for the next beat to tell of it."""
+        attempt = self._attempts.get((job, lease))
+        if attempt and attempt.reason is None:
+            self._stop(attempt, Reason.CANCEL)
+
     def forget_line(self) -> None:
         """Drop what was claimed and not started, without a word: the node holds it no longer."""
         while self._line:

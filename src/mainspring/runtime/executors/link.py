@@ -117,6 +117,11 @@ class LoopLink:
         self._writer: asyncio.Task[None] | None = None
         self._over = False
 
+    @property
+    def over(self) -> bool:
+        """Whether the attempt no longer holds its job, or has ended."""
+        return self._over
+
     def stop(self) -> None:
         """Let the handler see that someone wants it to stop."""
         self.stopping = True
