@@ -57,8 +57,7 @@ BAD = {
         "cannot be loaded: BadName",
     ),
     "takes_others": (
-        "import good\nplugin = Plugin('takes_others', '1', requires=[BackgroundJobs()])\n"
-        "plugin.tasks.append(good.plugin.tasks[0])",
+        "import good\nplugin = Plugin('takes_others', '1')\nplugin.tasks.append(good.plugin.tasks[0])",
         "it declares good:add, which is not in its namespace",
     ),
     "pretends": ("plugin = Plugin('good', '6.6.6')", "it is installed already"),
@@ -166,7 +165,7 @@ def _queued(template: Any) -> Any:  # noqa: ANN401 - as above
 )
 def test_what_is_not_a_plugins_own_is_refused_when_it_is_installed(how: str) -> None:
     app = Mainspring("memory://")
-    with pytest.raises(PluginError, match="namespace|another queue"):
+    with pytest.raises(PluginError, match=r"namespace|another queue"):
         app.install(forged(how), grant=[BackgroundJobs(), Schedules(), Services()])
     assert not app.registry.names
 

@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "schedules": Later("mainspring.cli.schedules:schedules", "List, add, pause, run, backfill and remove schedules."),
     "queues": Later("mainspring.cli.queues:queues", "List, pause and resume queues."),
     "nodes": Later("mainspring.cli.nodes:nodes", "List nodes and give them orders."),
+    "plugins": Later("mainspring.cli.plugins:plugins", "List plugins, and check one before it is installed."),
     "migrate": Later("mainspring.cli.migrate:migrate", "Bring a store's tables up to this version."),
     "doctor": Later("mainspring.cli.doctor.command:doctor", "Look for what is wrong here, and say what to do."),
 }

@@ -74,6 +74,8 @@ class Plugins:
         self._installed: dict[str, Installed] = {}
         self._grants: dict[str, Grants] = {}
         self._changing = threading.Lock()
+        self.discovered = Discovered()
+        """What the last `discover` found."""
 
     def __iter__(self) -> Iterator[Installed]:
         return iter(tuple(self._installed.values()))
@@ -193,7 +195,8 @@ class Plugins:
             report.broken[missing] = PluginError(missing, f"there is no entry point of that name in {GROUP}")
         for name, error in report.broken.items():
             log.error("plugin %s is not installed: %s", name, told(error))
-        return Discovered(installed=report.installed, broken=report.broken, refused=tuple(refused))
+        self.discovered = Discovered(installed=report.installed, broken=report.broken, refused=tuple(refused))
+        return self.discovered
 
 
 def owner_of(plugin: str) -> str:
