@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from mainspring.client.connection import Connection
 from mainspring.client.discovery import GROUP, find, load, told
 from mainspring.client.plugin import Plugin
+from mainspring.client.upkeep import ID, upkeep
 from mainspring.core.job import NodeId
 from mainspring.core.limits import Limit
 from mainspring.core.names import Name
@@ -90,6 +91,16 @@ class Plugins:
         """
         if not isinstance(plugin, Plugin):
             raise DeclarationError("install", f"a Plugin is installed, and not {plugin!r}")
+        if plugin.id == ID:
+            raise PluginError(plugin.id, "that name is for what Mainspring brings itself; give it another")
+        self._install(plugin, grant)
+
+    def install_upkeep(self) -> None:
+        """Install the jobs that Mainspring brings itself, unless they are."""
+        if ID not in self._installed:
+            self._install(upkeep(), "all")
+
+    def _install(self, plugin: Plugin, grant: Grant) -> None:
         grants = Grants(plugin.requires if grant == "all" else _read(grant))
         self.check(plugin, grants)
         with self._changing:

@@ -19,6 +19,7 @@ from mainspring.stores.records import (
     AttemptView,
     Claimed,
     ClaimRequest,
+    Compacted,
     Enqueued,
     JobFilter,
     JobPage,
@@ -43,7 +44,7 @@ from mainspring.stores.records import (
     Settled,
     Settlement,
 )
-from mainspring.stores.sqlite import inspect, locks, nodes, opened, operate, runs, schedules
+from mainspring.stores.sqlite import inspect, locks, nodes, opened, operate, runs, schedules, upkeep
 from mainspring.stores.sqlite.answers import in_thread
 from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.gates import declare
@@ -209,6 +210,20 @@ class SqliteStore:
 
     async def orders(self, node: NodeId) -> tuple[Order, ...]:
         return await self._read(nodes.orders, node)
+
+    # Upkeep
+
+    async def compact(self) -> Compacted:
+        self._file  # noqa: B018 - raises if it is closed
+        return await in_thread("compacting the SQLite store", lambda: upkeep.compact(self._settings))
+
+    async def analyze(self) -> tuple[str, ...]:
+        self._file  # noqa: B018 - as above
+        return await in_thread("analyzing the SQLite store", lambda: upkeep.analyze(self._settings))
+
+    async def flush(self) -> None:
+        self._file  # noqa: B018 - as above
+        await in_thread("flushing the SQLite store", lambda: upkeep.flush(self._settings))
 
     # Wake
 
