@@ -21,6 +21,7 @@ from uuid import UUID
 
 from mainspring.client.calls import Call, submit, submit_sync
 from mainspring.client.connection import Connection
+from mainspring.client.control import Control
 from mainspring.client.lock import NamedLock
 from mainspring.client.nodes import NodeOptions, node_settings
 from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue
@@ -107,6 +108,13 @@ class Mainspring:
             queues=self._queues,
             planned=self._planned,
             tell_nodes=self._tell_nodes,
+        )
+        self.control: Final = Control(
+            self._connection,
+            self.schedules,
+            tasks=self._tasks,
+            find=self.find,
+            host=lambda: getattr(self, "host", None),
         )
 
     # The store.

@@ -204,8 +204,8 @@ class Plugins:
                 report.installed[name] = plugin
         for missing in sorted((names or set()) - found.points.keys() - report.broken.keys()):
             report.broken[missing] = PluginError(missing, f"there is no entry point of that name in {GROUP}")
-        for name, error in report.broken.items():
-            log.error("plugin %s is not installed: %s", name, told(error))
+        for name, problem in report.broken.items():
+            log.error("plugin %s is not installed: %s", name, told(problem))
         self.discovered = Discovered(installed=report.installed, broken=report.broken, refused=tuple(refused))
         return self.discovered
 

@@ -33,7 +33,10 @@ _TABLES: Final = Statement(
 async def compact(connections: Runs, at: datetime | None) -> Compacted:
     """Drop days of which nothing can be seen any more, each in a transaction of its own."""
     dropped = 0
-    while at is None and dropped < MOST and await connections.run(lambda: partitions.upkeep(CHUNK), whole=True):
+    while at is None and dropped < MOST:
+        gone = await connections.run(lambda: partitions.upkeep(CHUNK), whole=True)
+        if not gone:
+            break
         dropped += 1
     return Compacted(dropped=dropped)
 
