@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mainspring import Context, Cron, Every, Mainspring, Manual, Once, Plugin
 from mainspring.client.statements import Iterated
 from mainspring.core.job import State
-from mainspring.core.rules import same_rule
+from mainspring.core.rules import Rule, same_rule
 from mainspring.errors import ControlError, FlushFailed, StoreError, StoreUnavailable, UnknownTask
 from mainspring.plugins import BackgroundJobs, Schedules
 from mainspring.stores.memory import MemoryStore
@@ -29,7 +29,7 @@ class Sweeper:
         self.ended: list[str] = []
 
         @self.plugin.task
-        async def sweep(seconds: float = 0, fail: bool = False) -> None:  # noqa: FBT001, FBT002 - a job's argument
+        async def sweep(seconds: float = 0, fail: bool = False) -> None:
             self.fired += 1
             try:
                 await asyncio.sleep(seconds)
@@ -76,9 +76,9 @@ def code_of(raised: "pytest.ExceptionInfo[ControlError]") -> int:
 )
 async def test_a_schedule_is_added_in_plain_words_or_by_a_rule(
     app: Mainspring,
-    kind: Any,
+    kind: str | Every,
     arg: object,
-    rule: Any,  # noqa: ANN401 - that is what it takes
+    rule: Rule,
 ) -> None:
     await app.control.add("db:sweep", kind, arg)
     found = (await app.schedules.get("db:sweep")).plan

@@ -67,7 +67,7 @@ class Parts:
         self._me = me
         self._planned = planned
         self._plans: Mapping[Name, Plan] = {}
-        self.ticker = Ticker(store, events, clock=clock)
+        self.ticker = Ticker(store, events, clock=clock, tick=None if settings.tick is None else seconds(settings.tick))
         self.settler = Settler(store, events)
         self.body = Body(store, events, settings, middleware, clock)
         self.runner = Runner(
