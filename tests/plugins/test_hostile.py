@@ -135,7 +135,7 @@ def forged(how: str) -> Plugin:
 
     match how:
         case "task":
-            plugin.tasks += other.tasks
+            plugin.tasks.extend(other.tasks)
         case "schedule":
             plugin.plans.update(other.plans)
         case "schedule of another's task":
