@@ -23,6 +23,7 @@ from mainspring.client.adopting import AppTasks
 from mainspring.client.breakers import Breakers
 from mainspring.client.calls import Call, submit, submit_sync
 from mainspring.client.connection import Connection
+from mainspring.client.control import Control
 from mainspring.client.lock import NamedLock
 from mainspring.client.nodes import NodeOptions, node_settings
 from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue
@@ -31,6 +32,7 @@ from mainspring.client.plugin import Plugin
 from mainspring.client.plugins import Grant, Plugins
 from mainspring.client.schedules import Schedules
 from mainspring.client.services import ServiceFunction, ServiceOptions, declare_service
+from mainspring.client.upkeep import ID as UPKEEP
 from mainspring.client.urls import source_of
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.codec import Value
@@ -76,6 +78,7 @@ class Mainspring:
     `url` is a store's address, such as "sqlite:///jobs.db" or "memory://", or a store; without one, $MAINSPRING_URL
     counts, and after that "sqlite:///mainspring.db". `owner` names the deployment whose schedules these are, if several
     programs share a store, and `release` its version: of two that run side by side, the newer one's schedules count.
+    `upkeep` says whether its nodes bring Mainspring's own jobs along; without it they do if there are plugins.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Mainspring:
         clock: Clock | None = None,
         owner: str | None = None,
         release: str | None = None,
+        upkeep: bool | None = None,
     ) -> None:
         _, problems = read_all({"owner": owner, "release": release}, _DEPLOYMENT_READERS)
         if url is not None and store is not None:
@@ -106,6 +110,7 @@ class Mainspring:
         self._nodes: weakref.WeakSet[Node] = weakref.WeakSet()
         self._connection.on_cancel = self._cancel_here
         self.host: Final = Host(self._may_write)
+        self._upkeep = upkeep
         self.plugins: Final = Plugins(
             self._connection,
             registry=self.registry,
@@ -114,6 +119,13 @@ class Mainspring:
             queues=self._queues,
             planned=self._planned,
             tell_nodes=self._tell_nodes,
+        )
+        self.control: Final = Control(
+            self._connection,
+            self.schedules,
+            tasks=self._tasks,
+            find=self.find,
+            host=lambda: self.host,
         )
 
     # The store.
@@ -271,9 +283,13 @@ class Mainspring:
     def install(self, plugin: Plugin, *, grant: Grant = ()) -> None:
         """Take in all that a plugin declares, or nothing of it: `app.install(plugin, grant=[BackgroundJobs()])`."""
         self.plugins.install(plugin, grant=grant)
+        if self._nodes:
+            self._bring_upkeep()
 
     async def uninstall(self, id_: str) -> None:
         """Take a plugin out: its jobs wait, its schedules pause, its services stop."""
+        if id_ == UPKEEP:
+            self._upkeep = False
         await self.plugins.uninstall(id_)
 
     def mirror(self, sink: "CypherSink", *, name: str = "mainspring:mirror", timeout: Duration = "10s") -> "Mirror":
@@ -332,6 +348,7 @@ class Mainspring:
         """Make a node on the open store, for a program that starts and stops it itself."""
         from mainspring.runtime.node import Node  # noqa: PLC0415 - only programs that run work load what runs it
 
+        self._bring_upkeep()
         node = Node(
             self.store,
             self.registry,
@@ -355,6 +372,11 @@ class Mainspring:
     def _may_write(self) -> None:
         if self._connection.guard is not None:
             self._connection.guard.ask(HostWrite)
+
+    def _bring_upkeep(self) -> None:
+        """Install Mainspring's own jobs where they are wanted: where others bring theirs, or the app says so."""
+        if self._upkeep or (self._upkeep is None and any(True for _ in self.plugins)):
+            self.plugins.install_upkeep()
 
     def _tell_nodes(self) -> tuple[NodeId, ...]:
         """Have the nodes of this program look what has been declared since; returns who they are."""

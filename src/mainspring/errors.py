@@ -4,7 +4,8 @@ MainspringError
 ├── DeclarationError        something was declared wrongly; raised where it is declared (also a ValueError)
 │   ├── BadName             a name that could not be kept or printed without loss
 │   ├── BadDuration         a length of time that cannot be read
-│   └── ScheduleError       a rule that cannot be read or can never fire, or a schedule that cannot do what was asked
+│   ├── ScheduleError       a rule that cannot be read or can never fire, or a schedule that cannot do what was asked
+│   └── ControlError        the control object was asked for what makes no sense, or has nobody to ask
 ├── PayloadError            a value does not fit the types it was declared with (also a ValueError)
 ├── IllegalTransition       the life of a job has no such step
 ├── UnknownTask             no task is registered under that name
@@ -24,6 +25,7 @@ MainspringError
 │   ├── StoreUnavailable    it cannot now; the same may work later
 │   ├── StoreClosed         it has been closed, or was not opened
 │   ├── SchemaError         what is there is no store of ours, or a newer one than this code knows
+│   ├── FlushFailed         what is committed could not be brought to where it stays
 │   └── NodeGone            the node is not alive under that term: it was declared dead, or has left
 ├── NameTaken               there is something under that name already: a task of an app, a service of a task set
 ├── PluginError             a plugin cannot be installed, or is not
@@ -84,6 +86,18 @@ class BadDuration(DeclarationError):
 
 class ScheduleError(DeclarationError):
     """A rule that cannot be read or can never fire, or a schedule that cannot do what was asked of it."""
+
+
+class ControlError(DeclarationError):
+    """The control object was asked for what makes no sense, or has nobody to ask; `code` says which, as a number."""
+
+    def __init__(self, subject: str, problem: str, code: int) -> None:
+        super().__init__(subject, problem)
+        self.args = (subject, problem, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"0x{self.code:X}: {super().__str__()}"
 
 
 class PayloadError(MainspringError, ValueError):
@@ -310,6 +324,12 @@ class StoreClosed(StoreError):
 
 class SchemaError(StoreError):
     """What is there is no store of ours, or a newer one than this code knows. Nothing was changed."""
+
+
+class FlushFailed(StoreError):
+    """What is committed could not be brought to where it stays. It is committed all the same."""
+
+    code = 0xD22
 
 
 class NodeGone(StoreError):

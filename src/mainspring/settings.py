@@ -30,6 +30,8 @@ class NodeSettings:
     prune_every: Duration = "1m"
     ticker: bool = True
     """Whether it makes the jobs of schedules; any number of nodes may."""
+    tick: Duration | None = None
+    """How often to look for slots that have come, such as every "100ms"; None: when the next one comes."""
 
     def __post_init__(self) -> None:
         DeclarationError.unless("node", self._requirements())
@@ -39,5 +41,6 @@ class NodeSettings:
         yield self.processes >= 1, f"processes of at least 1, not {self.processes}"
         yield seconds(self.lease) >= 0.5, "a lease under half a second cannot be kept"
         yield self.queues is None or bool(self.queues), "name at least one queue, or leave queues out for all of them"
+        yield self.tick is None or seconds(self.tick) >= 0.001, "a tick of at least a millisecond"
         for name in ("grace", "stop_grace", "timeout", "unknown_task_grace", "prune_every"):
             seconds(getattr(self, name))

@@ -375,7 +375,7 @@ async def test_a_breaker_and_a_limit_stand_in_front_of_the_same_task(app: Mainsp
     assert work.most_at_once == 2
 
 
-@pytest.mark.parametrize("given", ["10", 3, object()], ids=repr)
+@pytest.mark.parametrize("given", ["10", 3, Breaker], ids=repr)
 def test_what_is_no_breaker_is_told_where_it_is_declared(given: Any) -> None:  # noqa: ANN401 -- it is wrong on purpose
     app = Mainspring("memory://")
     with pytest.raises(DeclarationError, match="write Breaker"):

@@ -26,6 +26,7 @@ from mainspring.testing.contract import (
     StoreContract,
     TransactionsContract,
     TransactionsHarness,
+    UpkeepContract,
     UserTransaction,
     obligations,
 )
@@ -176,6 +177,12 @@ class TestSqliteInTransactions(TransactionsContract):
         virtual_time.run(harness.close())
 
 
+class TestTheUpkeepOfMemory(OnMemory, UpkeepContract): ...
+
+
+class TestTheUpkeepOfSqlite(OnSqlite, UpkeepContract): ...
+
+
 @pytest.mark.slow
 class TestTheCostOfMemory(OnMemory, CostContract): ...
 
@@ -186,7 +193,7 @@ class TestTheCostOfSqlite(OnSqlite, CostContract): ...
 
 # The suite and the port.
 
-CONTRACTS = (StoreContract, CostContract, LastingContract, TransactionsContract)
+CONTRACTS = (StoreContract, CostContract, LastingContract, TransactionsContract, UpkeepContract)
 
 
 def functions() -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

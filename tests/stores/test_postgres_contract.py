@@ -5,7 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from mainspring.testing import VirtualTime
-from mainspring.testing.contract import CostContract, LastingContract, LastingHarness, SettableClock, StoreContract
+from mainspring.testing.contract import (
+    CostContract,
+    LastingContract,
+    LastingHarness,
+    SettableClock,
+    StoreContract,
+    UpkeepContract,
+)
 from tests.servers.postgres import Server
 from tests.stores.postgres_world import PostgresHarness
 
@@ -36,6 +43,9 @@ class TestPostgres(OnPostgres, StoreContract): ...
 
 @pytest.mark.quick
 class TestPostgresLasts(OnPostgres, LastingContract): ...
+
+
+class TestTheUpkeepOfPostgres(OnPostgres, UpkeepContract): ...
 
 
 @pytest.mark.slow

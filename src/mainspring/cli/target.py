@@ -7,6 +7,7 @@ the place in the user's code where they came from.
 import importlib
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -33,13 +34,26 @@ def load_app(target: str, *, debug: bool = False) -> Mainspring:
     module = _imported(name, debug=debug)
     if not colon:
         raise NoApp(f"{target!r} names no app; write MODULE:APP. {_found(name, module)}")
+    found = _within(module, path, lambda: _found(name, module))
+    if not isinstance(found, Mainspring):
+        raise NoApp(f"{target} is no Mainspring, but {type(found).__name__}. {_found(name, module)}")
+    return found
+
+
+def load_named(target: str) -> object:
+    """Import the module and return whatever it has under that name; raises `NoApp`."""
+    name, _, path = target.partition(":")
+    if not name or not path:
+        raise NoApp(f"{target!r} names nothing; write MODULE:NAME")
+    return _within(_imported(name, debug=False), path, lambda: "Look how it is called there")
+
+
+def _within(module: ModuleType, path: str, advice: Callable[[], str]) -> object:
     found: object = module
     for part in path.split("."):
         if not hasattr(found, part):
-            raise NoApp(f"{name} has no {path!r}. {_found(name, module)}")
+            raise NoApp(f"{module.__name__} has no {path!r}. {advice()}")
         found = getattr(found, part)
-    if not isinstance(found, Mainspring):
-        raise NoApp(f"{target} is no Mainspring, but {type(found).__name__}. {_found(name, module)}")
     return found
 
 

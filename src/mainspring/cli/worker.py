@@ -40,6 +40,7 @@ LAST_WISH: Final = 2.0  # seconds for what would be good to have, once the proce
 @click.option("--queue", "queues", multiple=True, help="Only this queue; repeatable. [default: all]")
 @click.option("--grace", default="30s", show_default=True, type=DURATION, help="Time for jobs to finish at the end.")
 @click.option("--lease", default="15s", show_default=True, type=DURATION, help="Silence after which a node is dead.")
+@click.option("--tick", type=DURATION, help="Look for due slots at this interval. [default: when one is due]")
 @click.option("--log-level", default="info", show_default=True, type=click.Choice(LEVELS), help="What to log.")
 @click.option("--log-json", is_flag=True, help="Log JSON, one object a line.")
 @click.option("--supervised", is_flag=True, hidden=True)
@@ -52,6 +53,7 @@ def worker(
     queues: tuple[str, ...],
     grace: timedelta,
     lease: timedelta,
+    tick: timedelta | None,
     log_level: str,
     log_json: bool,
     supervised: bool,
@@ -65,11 +67,19 @@ def worker(
     """
     set_up_logging(log_level, as_json=log_json, with_process=supervised or processes > 1)
     settings = node_settings(
-        {"concurrency": concurrency, "queues": queues or None, "processes": slots, "grace": grace, "lease": lease}
+        {
+            "concurrency": concurrency,
+            "queues": queues or None,
+            "processes": slots,
+            "grace": grace,
+            "lease": lease,
+            "tick": tick,
+        }
     )
     if processes > 1:
         options = [f"--{name}={value}" for name, value in (("concurrency", concurrency), ("slots", slots))]
         options += [f"--{name}={span.total_seconds()}" for name, span in (("grace", grace), ("lease", lease))]
+        options += [f"--tick={tick.total_seconds()}"] if tick else []
         options += [f"--queue={queue}" for queue in queues]
         options += [f"--log-level={log_level}", *(["--log-json"] if log_json else [])]
         command = [sys.executable, "-m", "mainspring", *(["--debug"] if wants_debug() else [])]

@@ -57,6 +57,10 @@ class Call(Generic[R_co]):
         self._new: Final = new
         self._first = _Process.mark if new.is_new else None
 
+    @property
+    def queue(self) -> str:
+        return self._new.queue
+
     def hand_over(self) -> NewJob:
         """Return what a store is given. Only the first who asks gets it as new: others may come after it was enqueued."""
         try:
@@ -210,7 +214,7 @@ def submit_sync(
 def _ask(connection: Connection, new: Sequence[NewJob]) -> None:
     """Raise `CapabilityError` if a plugin enqueues what it may not."""
     if connection.guard is not None:
-        connection.guard.enqueue(job.task for job in new)
+        connection.guard.enqueue((job.task, job.queue) for job in new)
 
 
 def _batches(new: Sequence[NewJob], *, kept: bool = False) -> list[Sequence[NewJob]]:

@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Literal
 
 from mainspring.client.connection import Connection
+from mainspring.client.discovery import GROUP, find, load, told
 from mainspring.client.plugin import Plugin
+from mainspring.client.upkeep import ID, upkeep
 from mainspring.core.job import NodeId
 from mainspring.core.limits import Limit
 from mainspring.core.names import Name
@@ -23,8 +24,6 @@ from mainspring.runtime.service import ServiceDefinition
 from mainspring.stores.port import Store
 from mainspring.task import Task
 
-GROUP: Final = "mainspring.plugins"
-"""The group of entry points that plugins are found in."""
 UNINSTALLED: Final = "mainspring"
 """Who pauses the schedules of a plugin that is uninstalled, and resumes them."""
 PAGE: Final = 500
@@ -76,6 +75,8 @@ class Plugins:
         self._installed: dict[str, Installed] = {}
         self._grants: dict[str, Grants] = {}
         self._changing = threading.Lock()
+        self.discovered = Discovered()
+        """What the last `discover` found."""
 
     def __iter__(self) -> Iterator[Installed]:
         return iter(tuple(self._installed.values()))
@@ -90,6 +91,16 @@ class Plugins:
         """
         if not isinstance(plugin, Plugin):
             raise DeclarationError("install", f"a Plugin is installed, and not {plugin!r}")
+        if plugin.id == ID:
+            raise PluginError(plugin.id, "that name is for what Mainspring brings itself; give it another")
+        self._install(plugin, grant)
+
+    def install_upkeep(self) -> None:
+        """Install the jobs that Mainspring brings itself, unless they are."""
+        if ID not in self._installed:
+            self._install(upkeep(), "all")
+
+    def _install(self, plugin: Plugin, grant: Grant) -> None:
         grants = Grants(plugin.requires if grant == "all" else _read(grant))
         self.check(plugin, grants)
         with self._changing:
@@ -97,7 +108,12 @@ class Plugins:
         self._tell_nodes()
 
     def check(self, plugin: Plugin, grants: Grants) -> None:
-        """Raise `CapabilityError` for the first thing that a plugin needs and is not granted."""
+        """Raise `PluginError` for names that are not its own, `CapabilityError` for what it needs and is not granted."""
+        for name in _names(plugin):
+            if name.namespace != plugin.id:
+                raise PluginError(plugin.id, f"it declares {name}, which is not in its namespace")
+        if any(queue != plugin.id for queue in _queues(plugin)):
+            raise PluginError(plugin.id, "it has jobs in another queue than the one that has its name")
         for required in plugin.requires:
             grants.must(plugin.id, type(required))
         for needed in plugin.needs():
@@ -171,37 +187,27 @@ class Plugins:
         One that cannot be loaded or installed is reported by its name, and never stops the others. `grant` is the same
         for all, or says for each name what it may do; without one a plugin is granted what it requires.
         """
-        report = Discovered()
-        refused: list[str] = []
+        found = find()
+        report = Discovered(broken=dict(found.broken))
         names = None if allow == "all" else set(allow)
-        for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-            if names is not None and point.name not in names:
-                refused.append(point.name)
+        refused = [] if names is None else [name for name in found.points if name not in names]
+        for name, point in found.points.items():
+            if name in refused:
                 continue
-            granted = grant.get(point.name, ()) if isinstance(grant, Mapping) else grant
+            granted = grant.get(name, ()) if isinstance(grant, Mapping) else grant
             try:
                 plugin = load(point)
                 self.install(plugin, grant=granted)
-            except Exception as error:  # noqa: BLE001 - whatever a stranger's module may raise
-                log.error("plugin %s is not installed: %s", point.name, error)
-                report.broken[point.name] = error
+            except Exception as error:  # noqa: BLE001 - whatever a stranger's plugin may raise
+                report.broken[name] = error
             else:
-                report.installed[point.name] = plugin
-        for missing in sorted((names or set()) - {point.name for point in entry_points(group=GROUP)}):
+                report.installed[name] = plugin
+        for missing in sorted((names or set()) - found.points.keys() - report.broken.keys()):
             report.broken[missing] = PluginError(missing, f"there is no entry point of that name in {GROUP}")
-        return Discovered(installed=report.installed, broken=report.broken, refused=tuple(refused))
-
-
-def load(point: EntryPoint) -> Plugin:
-    """Load the plugin of an entry point: a `Plugin`, or a function that makes one. Raises `PluginError`."""
-    try:
-        found = point.load()
-        plugin = found() if callable(found) and not isinstance(found, Plugin) else found
-    except (Exception, SystemExit) as error:
-        raise PluginError(point.name, f"it cannot be loaded: {type(error).__name__}: {error}") from error
-    if not isinstance(plugin, Plugin):
-        raise PluginError(point.name, f"{point.value} is no Plugin and makes none, but {type(plugin).__name__}")
-    return plugin
+        for name, problem in report.broken.items():
+            log.error("plugin %s is not installed: %s", name, told(problem))
+        self.discovered = Discovered(installed=report.installed, broken=report.broken, refused=tuple(refused))
+        return self.discovered
 
 
 def owner_of(plugin: str) -> str:
@@ -213,6 +219,24 @@ def _read(grant: object) -> Iterable[Capability]:
     if isinstance(grant, str) or not isinstance(grant, Iterable):
         raise DeclarationError("grant", f"several capabilities, or 'all' that it requires, and not {grant!r}")
     return grant
+
+
+def _names(plugin: Plugin) -> Iterator[Name]:
+    """Name all that a plugin would register; its author may have gone around what `Plugin` lets declare."""
+    for task in plugin.tasks:
+        yield task.definition.name
+        yield from task.definition.aliases
+    for name, plan in plugin.plans.items():
+        yield name
+        yield plan.template.task
+    for name, service in plugin.services.items():
+        yield name
+        yield service.name
+
+
+def _queues(plugin: Plugin) -> Iterator[str]:
+    yield from (task.definition.queue for task in plugin.tasks)
+    yield from (plan.template.queue for plan in plugin.plans.values())
 
 
 def _limit(plugin: Plugin, grants: Grants) -> Limit | None:

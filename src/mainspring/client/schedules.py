@@ -74,7 +74,7 @@ class Schedules:
         """
         plan = plan_of(f"schedule {name!r}", rule, call, options)
         self._own([call])
-        self._ask(name, plan.template.task)
+        self._ask(name, (plan.template.task, plan.template.queue))
         store = await self._connection.store()
         looked = await store.look([Name.parse(name)])
         if isinstance(rule, Once) and rule.when <= looked.now:
@@ -95,7 +95,7 @@ class Schedules:
         `until=None` and `max_runs=None` take an end back. One that is declared in code is declared again when its
         program next starts.
         """
-        self._ask(name, call.definition.name if isinstance(call, Call) else None)
+        self._ask(name, (call.definition.name, call.queue) if isinstance(call, Call) else None)
 
         def choose(look: Look, now: datetime) -> Decision:
             there = look.schedule
@@ -180,10 +180,10 @@ class Schedules:
             raise ScheduleError(f"schedule {name!r}", "it was removed")
         return decision.after
 
-    def _ask(self, name: str, task: Name | None = None) -> None:
+    def _ask(self, name: str, job: tuple[Name, str] | None = None) -> None:
         """Raise `CapabilityError` if a plugin plans what it may not."""
         if self._connection.guard is not None:
-            self._connection.guard.change_schedule(Name.parse(name), task)
+            self._connection.guard.change_schedule(Name.parse(name), job)
 
     async def _made(self, store: Store, decision: Decision) -> tuple[JobHandle[Any], ...]:
         """Hold the jobs of a decision. Those whose unique key was taken have not been made, and their runs say so."""

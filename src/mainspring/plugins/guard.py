@@ -20,18 +20,23 @@ class Guard:
         self._grants = grants
         """Of all that are installed, or were."""
 
-    def enqueue(self, tasks: Iterable[Name]) -> None:
-        """Let jobs of these tasks be enqueued, or raise `CapabilityError`."""
+    def enqueue(self, jobs: Iterable[tuple[Name, str]]) -> None:
+        """Let jobs of these tasks be enqueued, each into its queue, or raise `CapabilityError`.
+
+        Jobs of a plugin stay in the queue that it is limited by, and nobody else's come into it.
+        """
         acting = self._acting()
         if not acting:
             return
-        for namespace in {task.namespace for task in tasks}:
+        for namespace, queue in {(task.namespace, queue) for task, queue in jobs}:
             if namespace == acting:
                 self.must(acting, BackgroundJobs)
             elif not self.must(acting, EnqueueTasks).allows(namespace):
                 raise CapabilityError(acting, f"EnqueueTasks of {namespace or 'the program itself'}")
+            if queue != namespace and (queue in self._grants or namespace in self._grants):
+                raise CapabilityError(acting, f"BackgroundJobs in the queue {queue}")
 
-    def change_schedule(self, name: Name, task: Name | None = None) -> None:
+    def change_schedule(self, name: Name, job: tuple[Name, str] | None = None) -> None:
         """Let a schedule be added or changed, or raise `CapabilityError`: a plugin's own ones only, of its own tasks."""
         acting = self._acting()
         if not acting:
@@ -39,8 +44,8 @@ class Guard:
         self.must(acting, Schedules)
         if name.namespace != acting:
             raise CapabilityError(acting, f"Schedules of {name.namespace or 'the program itself'}")
-        if task is not None:
-            self.enqueue([task])
+        if job is not None:
+            self.enqueue([job])
 
     def ask(self, kind: type[C]) -> C | None:
         """Return what whoever acts was granted of a kind, or raise `CapabilityError`; None for the program itself."""

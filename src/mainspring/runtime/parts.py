@@ -70,7 +70,7 @@ class Parts:
         self._planned = planned
         self._plans: Mapping[Name, Plan] | None = None
         """The schedules that the store has been told of."""
-        self.ticker = Ticker(store, events, clock=clock)
+        self.ticker = Ticker(store, events, clock=clock, tick=None if settings.tick is None else seconds(settings.tick))
         self.settler = Settler(store, events)
         self.body = Body(store, events, settings, middleware, clock=clock, host=host)
         self.runner = Runner(

@@ -8,7 +8,7 @@ from typing import Literal
 from mainspring.core.backoff import Backoff
 from mainspring.core.job import NodeId
 from mainspring.core.names import Name
-from mainspring.errors import DeclarationError
+from mainspring.errors import DeclarationError, Escaped
 from mainspring.runtime.call import current_service
 from mainspring.supervise import Bulkhead, Directive, Idle, Listener, Pacing, Service, Wake
 from mainspring.supervise.service import Step
@@ -76,7 +76,13 @@ class ServiceDefinition:
     async def step(self, context: ServiceContext) -> Directive:
         """Run the function once. One that returns nothing has nothing more to do."""
         current_service.set(self.name)
-        directive = await (self.function(context) if self.takes_context else self.function())
+        try:
+            directive = await (self.function(context) if self.takes_context else self.function())
+        except (SystemExit, KeyboardInterrupt) as error:
+            if not self.name.namespace:
+                raise
+            # An event loop hands these on to whoever runs it: a plugin would end the program of its host.
+            raise Escaped(type(error).__name__, str(error)) from error
         return Idle() if directive is None else directive
 
     def service(self, step: Step) -> Service:

@@ -29,6 +29,7 @@ from mainspring.stores.records import (
     BreakerView,
     Claimed,
     ClaimRequest,
+    Compacted,
     Enqueued,
     JobFilter,
     JobPage,
@@ -444,6 +445,33 @@ class Transactions(Protocol):
 
     def settle_in_sync(self, tx: object, settlement: Settlement) -> Settled:
         """As `settle_in`, for drivers that block."""
+        ...
+
+
+@runtime_checkable
+class Upkeep(Protocol):
+    """What keeps a store small and quick, now and then. A store need not play it, and no promise rests on it."""
+
+    async def compact(self) -> Compacted:
+        """Give back room that nothing needs any more, as far as that can be done beside everybody's work.
+
+        1. No other verb sees a difference, and what is committed meanwhile is kept.
+        2. What would hold others up for longer than seconds is left, and the answer says why.
+        """
+        ...
+
+    async def analyze(self) -> tuple[str, ...]:
+        """Look again at how the tables are filled, for whoever plans statements; returns the names of those looked at.
+
+        1. No other verb sees a difference.
+        """
+        ...
+
+    async def flush(self) -> None:
+        """Bring what is committed to where it stays; committed it is without that.
+
+        1. No other verb sees a difference. 2. Where others are in the way for too long: `StoreUnavailable`.
+        """
         ...
 
 

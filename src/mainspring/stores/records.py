@@ -484,6 +484,19 @@ class BreakerPage(Struct, frozen=True, kw_only=True):
     """Where the next page begins; None if this was the last."""
 
 
+class Compacted(Struct, frozen=True, kw_only=True):
+    """What became of an attempt to make a store smaller."""
+
+    freed: int = 0
+    """Bytes that were given back, as far as they are known."""
+    dropped: int = 0
+    """Tables that went whole."""
+    size: int | None = None
+    """Bytes that it takes now, where that is known."""
+    left: str = ""
+    """Why there is room that was not given back; empty if there is none worth it."""
+
+
 class SchemaVersion(Struct, frozen=True, kw_only=True):
     """How a store's tables stand to this code."""
 

@@ -144,7 +144,9 @@ class Service:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:  # noqa: BLE001 - whatever a listener raises is its own affair: counted and logged
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # noqa: BLE001 - whatever a listener raises is its own affair: counted and logged
                 self.listener_errors += 1
                 log.exception("a listener of %s raised on %r; the service goes on", self.name, event)
 

@@ -25,6 +25,10 @@ class CoroutineExecutor:
             return await function(*args, **kwargs)
         except SystemExit as error:  # through a task it would end the whole loop
             raise escaped(error) from error
+        except KeyboardInterrupt as error:
+            if not definition.name.namespace:  # it may be a person's; a plugin's is never let through
+                raise
+            raise escaped(error) from error
         finally:
             self.busy -= 1
 

@@ -1,4 +1,4 @@
-"""The rest of the role `Jobs`: what is done now and then, a little at a time."""
+"""The rest of the role `Jobs`, and the role `Upkeep`: what is done now and then, a little at a time."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from mainspring.stores.memory.guard import Guarded
+from mainspring.stores.records import Compacted
 
 A_DAY: Final = timedelta(days=1)
 
@@ -50,6 +51,19 @@ class UpkeepRole(Guarded):
         if left < limit:
             self._ring()
         return limit - left
+
+    async def compact(self) -> Compacted:
+        with self._locked():
+            return Compacted()  # what is deleted is gone
+
+    async def analyze(self) -> tuple[str, ...]:
+        with self._locked():
+            return ()
+
+    async def flush(self) -> None:
+        """Do nothing: there is no place where it would stay."""
+        with self._locked():
+            return
 
     def _prune_jobs(self, limit: int, now: datetime) -> int:
         finished = self._tables.finished

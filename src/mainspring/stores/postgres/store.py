@@ -34,6 +34,7 @@ from mainspring.stores.postgres import (
     schedules,
     settle,
     through,
+    upkeep,
 )
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.enqueue import Batch
@@ -52,6 +53,7 @@ from mainspring.stores.records import (
     BreakerView,
     Claimed,
     ClaimRequest,
+    Compacted,
     Enqueued,
     JobFilter,
     JobPage,
@@ -411,6 +413,19 @@ class PostgresStore:
 
     async def orders(self, node: NodeId) -> tuple[Order, ...]:
         return await self._run(lambda: nodes.orders(node))
+
+    # Upkeep
+
+    async def compact(self) -> Compacted:
+        self._connections.must_be_open()
+        return await upkeep.compact(self._connections, self._at)
+
+    async def analyze(self) -> tuple[str, ...]:
+        return await self._connections.run(upkeep.analyze, whole=True, timeout=upkeep.LONG)
+
+    async def flush(self) -> None:
+        """Do nothing: the server does it, and a committed transaction is on its disk."""
+        self._connections.must_be_open()
 
     # Wake
 

@@ -22,6 +22,7 @@ from mainspring.stores.records import (
     BreakerView,
     Claimed,
     ClaimRequest,
+    Compacted,
     Enqueued,
     JobFilter,
     JobPage,
@@ -46,7 +47,7 @@ from mainspring.stores.records import (
     Settled,
     Settlement,
 )
-from mainspring.stores.sqlite import breakers, inspect, locks, nodes, opened, operate, runs, schedules
+from mainspring.stores.sqlite import breakers, inspect, locks, nodes, opened, operate, runs, schedules, upkeep
 from mainspring.stores.sqlite.answers import in_thread
 from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.gates import declare
@@ -236,6 +237,20 @@ class SqliteStore:
 
     async def orders(self, node: NodeId) -> tuple[Order, ...]:
         return await self._read(nodes.orders, node)
+
+    # Upkeep
+
+    async def compact(self) -> Compacted:
+        self._file  # noqa: B018 - raises if it is closed
+        return await in_thread("compacting the SQLite store", lambda: upkeep.compact(self._settings))
+
+    async def analyze(self) -> tuple[str, ...]:
+        self._file  # noqa: B018 - as above
+        return await in_thread("analyzing the SQLite store", lambda: upkeep.analyze(self._settings))
+
+    async def flush(self) -> None:
+        self._file  # noqa: B018 - as above
+        await in_thread("flushing the SQLite store", lambda: upkeep.flush(self._settings))
 
     # Wake
 

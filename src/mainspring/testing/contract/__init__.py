@@ -22,6 +22,7 @@ from mainspring.testing.contract.suite import (  # noqa: E402 -- see above
     LastingContract,
     StoreContract,
     TransactionsContract,
+    UpkeepContract,
 )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "StoreContract",
     "TransactionsContract",
     "TransactionsHarness",
+    "UpkeepContract",
     "UserTransaction",
     "obligation",
     "obligations",

@@ -28,6 +28,7 @@ from mainspring.testing.contract.verbs.settle import SettleContract
 from mainspring.testing.contract.verbs.sharing import SharingContract
 from mainspring.testing.contract.verbs.transactions import TransactionsContract
 from mainspring.testing.contract.verbs.unique import UniqueContract
+from mainspring.testing.contract.verbs.upkeep import UpkeepContract
 from mainspring.testing.contract.verbs.values import ValuesContract
 from mainspring.testing.contract.verbs.wake import WakeContract
 
@@ -64,4 +65,4 @@ class StoreContract(
     """All that a `mainspring.stores.port.Store` has to fulfil, but for what takes seconds to measure."""
 
 
-__all__ = ["CostContract", "LastingContract", "StoreContract", "TransactionsContract"]
+__all__ = ["CostContract", "LastingContract", "StoreContract", "TransactionsContract", "UpkeepContract"]

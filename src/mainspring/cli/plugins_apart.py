@@ -1,0 +1,85 @@
+"""The process that `mainspring plugins install-check` loads a plugin in: `python -m mainspring.cli.plugins_apart`.
+
+It writes what it found to a file, because what the plugin prints goes wherever it likes.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainspring.app import Mainspring
+from mainspring.cli.plugins_check import GrantType
+from mainspring.cli.target import NoApp, load_named
+from mainspring.client.discovery import find, load, made, told
+from mainspring.client.plugin import Plugin
+from mainspring.errors import MainspringError, PluginError
+from mainspring.plugins.capability import Capability, Grants
+
+
+def main(target: str, report: str, *words: str) -> None:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = look(target, [GrantType().convert(word, None, None) for word in words])
+    except NoApp as error:
+        found = {"usage": error.message}
+    except MainspringError as error:
+        found = {"plugin": None, "target": target, "problems": [str(error)]}
+    Path(report).write_bytes(msgspec.json.encode(found))
+
+
+def look(target: str, granted: Sequence[Capability]) -> dict[str, Any]:
+    """Say what a plugin asks for and brings, and what is in the way of installing it."""
+    plugin = plugin_of(target)
+    grants = Grants(granted or plugin.requires)
+    return {
+        "plugin": plugin.id,
+        "target": target,
+        "version": plugin.version,
+        "about": plugin.docs,
+        "requires": [repr(one) for one in plugin.requires],
+        "declares": [kind.__name__ for kind in plugin.needs()],
+        "granted": [repr(one) for one in grants],
+        "tasks": [str(task.definition.name) for task in plugin.tasks],
+        "schedules": [str(name) for name in plugin.plans],
+        "services": [str(name) for name in plugin.services],
+        "missing": list(missing(plugin, grants)),
+        "problems": list(problems(plugin, grants)),
+    }
+
+
+def plugin_of(target: str) -> Plugin:
+    """Load a plugin by the name of its entry point, or by "module:plugin"."""
+    if ":" in target:
+        plugin = made(load_named(target))
+        if not isinstance(plugin, Plugin):
+            raise PluginError(target, f"it is no Plugin and makes none, but {type(plugin).__name__}")
+        return plugin
+    found = find()
+    if target in found.points:
+        return load(found.points[target])
+    if target in found.broken:
+        raise found.broken[target]
+    there = ", ".join(found.points) or "none"
+    raise PluginError(target, f"no package offers a plugin of that name; there are: {there}")
+
+
+def missing(plugin: Plugin, grants: Grants) -> Iterator[str]:
+    """Name each capability that it asks for, or needs for what it declares, and is not granted."""
+    wanted = dict.fromkeys([*(type(one) for one in plugin.requires), *plugin.needs()])
+    return (kind.__name__ for kind in wanted if grants.find(kind) is None)
+
+
+def problems(plugin: Plugin, grants: Grants) -> Iterator[str]:
+    yield from (f"plugin {plugin.id} needs {name}, which is not granted" for name in missing(plugin, grants))
+    try:
+        enough = [kind() for kind in {type(one) for one in plugin.requires} | set(plugin.needs())]
+        Mainspring("memory://").install(plugin, grant=enough)
+    except Exception as error:  # noqa: BLE001 - a plugin may be anything
+        yield str(error) if isinstance(error, MainspringError) else told(error)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,282 @@
+"""The one object by which a program steers what it embeds: `app.control`.
+
+What a query language's procedures would be built on: schedules by their names and plain words (`add`, `cancel`, `list`),
+statements that the host carries out (`submit`, `iterate`), and a checkpoint (`flush`). Errors have numbers that such a
+layer can hand on, as their `code`. Twins for code without an event loop end in `_sync`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol, Unpack, runtime_checkable
+
+from mainspring.client.connection import Connection
+from mainspring.client.kinds import Code, rule_of
+from mainspring.client.plans import ScheduleOptions
+from mainspring.client.schedules import Schedules
+from mainspring.client.statements import BATCH, Iterated, Progress, StatementHost, Work
+from mainspring.core.job import JobId
+from mainspring.core.names import Name
+from mainspring.core.rules import Cron, Every, Manual, Once, Rule
+from mainspring.core.schedule import Schedule
+from mainspring.errors import BadName, ControlError, FlushFailed, NameTaken, StoreError, UnknownSchedule
+from mainspring.plugins.mirrored import failures_of, status_of
+from mainspring.runtime.ticker import cancel as cancel_jobs
+from mainspring.stores.port import Store
+from mainspring.stores.records import Look, RunFilter
+from mainspring.task import Task
+
+PAGE: Final = 500
+RUNS: Final = 20  # of each schedule, that are read to say how it has been going
+CANCELLED: Final = "cancelled"
+"""Who has paused a schedule that is declared in code and was cancelled: removed, it would come back."""
+
+
+@runtime_checkable
+class Flushes(Protocol):
+    """A store that has something to bring anywhere."""
+
+    async def flush(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """How one schedule stands."""
+
+    qname: str
+    status: str
+    """idle, open (a run has not ended), failed (the last one did), paused, cancelled, over."""
+    consecutive_failures: int
+    next: datetime | None
+    last_started: datetime | None
+    last_finished: datetime | None
+    last_state: str | None
+    last_error: str | None
+    rule: Rule
+    task: str
+
+
+class Control:
+    """Steers an app from outside of its code; `host` is whoever carries out statements at the moment."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        schedules: Schedules,
+        *,
+        tasks: Mapping[Name, Task[..., Any]],
+        find: Callable[[str], Task[..., Any]],
+        host: Callable[[], StatementHost | None],
+    ) -> None:
+        self._connection = connection
+        self._schedules = schedules
+        self._tasks = tasks
+        self._find = find
+        self._host = host
+
+    # Schedules.
+
+    async def add(
+        self,
+        qname: str,
+        kind: str | Rule,
+        arg: object = None,
+        *,
+        task: str | None = None,
+        args: Iterable[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Have a schedule of a task be there, in place of one that has the name: `add("thumbnails:sweep", "periodic", 60)`.
+
+        The task is that of the same name, unless one is given. `kind` is a rule, or a word: "periodic" (`arg` are whole
+        seconds), "cron" (an expression), "once" (an instant), "manual" (no `arg`). One that was cancelled goes on.
+        """
+        name = self._name(qname, Code.BAD_NAME_TO_ADD)
+        rule = kind if isinstance(kind, Cron | Every | Once | Manual) else rule_of(qname, kind, arg)
+        call = self._find(str(name) if task is None else task).call(*args, **(kwargs or {}))
+        try:
+            return await self._schedules.add(str(name), rule, call, **options)
+        except NameTaken:
+            added = await self._schedules.change(str(name), rule, call, **options)
+        if added.paused and added.paused.by == CANCELLED:
+            added = await self._schedules.resume(str(name))
+        return added
+
+    async def cancel(self, qname: str) -> bool:
+        """Take a schedule away for good, cancel its jobs that wait, and ask those that run to stop; False: there is none.
+
+        One that is declared in code would come back with the next start: it stays, and is paused for good instead.
+        """
+        name = self._name(qname, Code.BAD_NAME_TO_CANCEL)
+        try:
+            found = await self._schedules.get(str(name))
+            if found.owner is None:
+                await self._schedules.remove(str(name))
+            else:
+                await self._schedules.pause(str(name), by=CANCELLED, reason="it was cancelled")
+        except UnknownSchedule:
+            return False
+        store = await self._connection.store()
+        await cancel_jobs(store, await _open_jobs(store, name))
+        return True
+
+    async def list(self, *, limit: int = 1000) -> tuple[Row, ...]:
+        """Say how schedules stand, by name."""
+        store = await self._connection.store()
+        looks: list[Look] = []
+        after: str | None = None
+        while len(looks) < limit:
+            page = await store.list_schedules(limit=min(PAGE, limit - len(looks)), after=after)
+            looks += page.looks
+            after = page.after
+            if after is None:
+                break
+        return tuple([await _row(store, look) for look in looks])
+
+    # Statements.
+
+    async def submit(self, statement: str, params: Any = None) -> Any:  # noqa: ANN401 - the program's own
+        """Have the host carry out a statement that writes; returns what it returns, once it is done."""
+        return await self._must_host("submit").execute_write(statement, {} if params is None else params)
+
+    async def iterate(
+        self,
+        driving_query: str,
+        mutation: str,
+        *,
+        batch_size: int = BATCH,
+        params: Mapping[str, object] | None = None,
+        rows_as: str = "rows",
+        retries: int = 0,
+        progress: Progress | None = None,
+    ) -> Iterated:
+        """Read rows by one statement, and write them by another, a batch at a time.
+
+        The mutation gets `params`, and each batch as a list under the name `rows_as`. A batch that fails is tried again
+        so many times, then counted, and the next one goes on. Whoever cancels this has it end between two batches, or
+        within one, which the host then keeps or not as a whole.
+        """
+        host = self._must_host("iterate")
+        work = Work(host, mutation, dict(params or {}), rows_as, retries)
+        return await work.over(await host.execute_read(driving_query, work.params), batch_size, progress)
+
+    # The checkpoint.
+
+    async def flush(self) -> None:
+        """Bring what is committed to where it stays, where the store has such a place; raises `FlushFailed`."""
+        store = await self._connection.store()
+        if not isinstance(store, Flushes):
+            return
+        try:
+            await store.flush()
+        except StoreError as error:
+            raise FlushFailed(error.store, error.problem) from error
+
+    # For code without an event loop.
+
+    def add_sync(
+        self,
+        qname: str,
+        kind: str | Rule,
+        arg: object = None,
+        *,
+        task: str | None = None,
+        args: Iterable[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        return self._connection.wait_for(
+            lambda: self.add(qname, kind, arg, task=task, args=args, kwargs=kwargs, **options)
+        )
+
+    def cancel_sync(self, qname: str) -> bool:
+        return self._connection.wait_for(lambda: self.cancel(qname))
+
+    def list_sync(self, *, limit: int = 1000) -> tuple[Row, ...]:
+        return self._connection.wait_for(lambda: self.list(limit=limit))
+
+    def submit_sync(self, statement: str, params: Any = None) -> Any:  # noqa: ANN401 - the program's own
+        return self._connection.wait_for(lambda: self.submit(statement, params))
+
+    def iterate_sync(
+        self,
+        driving_query: str,
+        mutation: str,
+        *,
+        batch_size: int = BATCH,
+        params: Mapping[str, object] | None = None,
+        rows_as: str = "rows",
+        retries: int = 0,
+        progress: Progress | None = None,
+    ) -> Iterated:
+        return self._connection.wait_for(
+            lambda: self.iterate(
+                driving_query,
+                mutation,
+                batch_size=batch_size,
+                params=params,
+                rows_as=rows_as,
+                retries=retries,
+                progress=progress,
+            )
+        )
+
+    def flush_sync(self) -> None:
+        self._connection.wait_for(self.flush)
+
+    # How all of this is done.
+
+    def _name(self, qname: str, code: Code) -> Name:
+        """Read a name. One that is printed with a dot, as others do, is looked up among the pairs that there are."""
+        try:
+            name = Name.parse(qname)
+        except (BadName, TypeError, AttributeError) as error:
+            problem = error.problem if isinstance(error, BadName) else "a name is text"
+            raise ControlError(f"name {qname!r}", problem, code) from None
+        if name.namespace or name in self._tasks:
+            return name
+        pairs = [one for one in tuple(self._tasks) if one.namespace and f"{one.namespace}.{one.local}" == qname]
+        if len(pairs) > 1:
+            both = " and ".join(map(str, pairs))
+            raise ControlError(f"name {qname!r}", f"it may be {both}; write it with the colon", code)
+        return pairs[0] if pairs else name
+
+    def _must_host(self, what: str) -> StatementHost:
+        host = self._host()
+        if host is None:
+            raise ControlError(what, "there is no host that carries out statements", Code.NO_HOST)
+        return host
+
+
+async def _row(store: Store, look: Look) -> Row:
+    schedule = look.schedule
+    which = RunFilter(schedule=schedule.name, with_job=True)
+    runs = (await store.runs(which, limit=RUNS)).runs
+    ended = next((run for run in runs if run.state), None)
+    cancelled = schedule.paused is not None and schedule.paused.by == CANCELLED
+    return Row(
+        qname=str(schedule.name),
+        status=CANCELLED if cancelled else status_of(look, ended),
+        consecutive_failures=failures_of(runs),
+        next=None if schedule.paused else schedule.next_slot,
+        last_started=runs[0].decided_at if runs else None,
+        last_finished=ended.finished_at if ended else None,
+        last_state=str(ended.state) if ended else None,
+        last_error=ended.error if ended else None,
+        rule=schedule.plan.rule,
+        task=str(schedule.plan.template.task),
+    )
+
+
+async def _open_jobs(store: Store, name: Name) -> Sequence[JobId]:
+    """List the jobs of a schedule that have not ended, the newest first; behind a page without any there are none."""
+    which = RunFilter(schedule=name, with_job=True)
+    page = await store.runs(which, limit=PAGE)
+    jobs = [run.job for run in page.runs if run.is_open and run.job]
+    found = list(jobs)
+    while page.after and jobs:
+        page = await store.runs(which, limit=PAGE, after=page.after)
+        jobs = [run.job for run in page.runs if run.is_open and run.job]
+        found += jobs
+    return found

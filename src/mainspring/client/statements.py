@@ -1,0 +1,99 @@
+"""Statements that a host carries out, many rows at a time."""
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from mainspring.client.kinds import Code
+from mainspring.errors import ControlError
+
+BATCH: Final = 1000
+ERRORS: Final = 10  # that are kept of a long piece of work
+
+
+class StatementHost(Protocol):
+    """Who carries out statements: what the program offers as `app.host`."""
+
+    async def execute_read(self, statement: str, params: Any = ...) -> Any: ...  # noqa: ANN401 - the program's own
+
+    async def execute_write(self, statement: str, params: Any = ...) -> Any: ...  # noqa: ANN401 - as above
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Iterated:
+    """How far a piece of work has come, or came."""
+
+    rows: int = 0
+    """That were written."""
+    batches: int = 0
+    """That were given to the mutation, the failed ones too."""
+    failed: int = 0
+    """Batches that could not be written."""
+    retried: int = 0
+    """Times that a batch was tried again."""
+    stopped: bool = False
+    """Somebody had it end early."""
+    errors: tuple[str, ...] = ()
+    """Why batches failed, the first ones."""
+
+
+Progress = Callable[[Iterated], object]
+"""Told after each batch; one that returns False ends it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A mutation that is given rows, a batch at a time."""
+
+    host: StatementHost
+    mutation: str
+    params: Mapping[str, object]
+    rows_as: str
+    retries: int
+
+    async def over(self, rows: object, batch_size: int, progress: Progress | None) -> Iterated:
+        """Go through what a host has read."""
+        if batch_size < 1 or self.retries < 0:
+            problem = f"a batch size of 1 or more and retries of 0 or more, not {batch_size} and {self.retries}"
+            raise ControlError("iterate", problem, Code.BAD_INTERVAL)
+        done = Iterated()
+        async for batch in _batches(rows, batch_size):
+            done = await self._write(batch, done)
+            if progress is not None and progress(done) is False:
+                return replace(done, stopped=True)
+        return done
+
+    async def _write(self, batch: list[Any], done: Iterated) -> Iterated:
+        tries = 0
+        while True:
+            try:
+                await self.host.execute_write(self.mutation, {**self.params, self.rows_as: batch})
+            except Exception as error:  # noqa: BLE001 - whatever a host raises; it is counted and told
+                if tries == self.retries:
+                    errors = (*done.errors, f"{type(error).__name__}: {error}")[:ERRORS]
+                    return replace(done, batches=done.batches + 1, failed=done.failed + 1, errors=errors)
+            else:
+                return replace(done, rows=done.rows + len(batch), batches=done.batches + 1)
+            tries += 1
+            done = replace(done, retried=done.retried + 1)
+
+
+async def _batches(rows: object, size: int) -> AsyncIterator[list[Any]]:
+    """Divide what a host has read, whatever it is: a list, something to go through, or something to wait for."""
+    batch: list[Any] = []
+    if isinstance(rows, AsyncIterable):
+        async for row in rows:
+            batch.append(row)
+            if len(batch) == size:
+                yield batch
+                batch = []
+    elif isinstance(rows, Iterable):
+        for row in rows:
+            batch.append(row)
+            if len(batch) == size:
+                yield batch
+                batch = []
+    elif rows is not None:
+        raise ControlError("iterate", f"the host has read no rows, but {type(rows).__name__}", Code.NO_HOST)
+    if batch:
+        yield batch

@@ -1,0 +1,393 @@
+"""The control object: schedules in plain words, statements in batches, and a checkpoint."""
+
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring import Context, Cron, Every, Mainspring, Manual, Once, Plugin
+from mainspring.client.statements import Iterated
+from mainspring.core.job import State
+from mainspring.core.rules import Rule, same_rule
+from mainspring.errors import ControlError, FlushFailed, StoreError, StoreUnavailable, UnknownTask
+from mainspring.plugins import BackgroundJobs, Schedules
+from mainspring.stores.memory import MemoryStore
+from mainspring.testing import FaultyStore, VirtualTime
+
+
+class Sweeper:
+    """A plugin whose jobs take their time."""
+
+    def __init__(self) -> None:
+        self.plugin = Plugin("db", "1", requires=[BackgroundJobs(), Schedules()])
+        self.fired = 0
+        self.ended: list[str] = []
+
+        @self.plugin.task
+        async def sweep(seconds: float = 0, fail: bool = False) -> None:
+            self.fired += 1
+            try:
+                await asyncio.sleep(seconds)
+            except asyncio.CancelledError:
+                self.ended.append("cancelled")
+                raise
+            if fail:
+                raise ValueError("on purpose")
+
+        @self.plugin.schedule(Every("1m"))
+        @self.plugin.task
+        async def declared(_: Context) -> None:
+            self.fired += 1
+
+
+@pytest.fixture
+def sweeper(app: Mainspring) -> Sweeper:
+    sweeper = Sweeper()
+    app.install(sweeper.plugin, grant="all")
+    app._upkeep = False
+    return sweeper
+
+
+def code_of(raised: "pytest.ExceptionInfo[ControlError]") -> int:
+    return raised.value.code
+
+
+# Adding.
+
+
+@pytest.mark.usefixtures("sweeper")
+@pytest.mark.parametrize(
+    ("kind", "arg", "rule"),
+    [
+        ("periodic", 60, Every("60s")),
+        ("periodic", "90", Every("90s")),
+        ("cron", "0 9 * * *", Cron("0 9 * * *")),
+        ("cron", "30 0 9 * * *", Cron("30 0 9 * * *")),
+        ("once", "2099-01-01T00:00:00+00:00", Once(datetime(2099, 1, 1, tzinfo=UTC))),
+        ("once", 4_070_908_800, Once(datetime(2099, 1, 1, tzinfo=UTC))),
+        ("manual", "whatever", Manual()),
+        (Every("2h"), None, Every("2h")),
+    ],
+)
+async def test_a_schedule_is_added_in_plain_words_or_by_a_rule(
+    app: Mainspring,
+    kind: str | Every,
+    arg: object,
+    rule: Rule,
+) -> None:
+    await app.control.add("db:sweep", kind, arg)
+    found = (await app.schedules.get("db:sweep")).plan
+    assert same_rule(rule, found.rule)
+    assert str(found.template.task) == "db:sweep"
+    (row,) = await app.control.list()
+    assert (row.qname, row.status, row.consecutive_failures, row.task) == ("db:sweep", "idle", 0, "db:sweep")
+
+
+@pytest.mark.usefixtures("sweeper")
+@pytest.mark.parametrize(
+    ("qname", "kind", "arg", "code"),
+    [
+        ("", "manual", None, 0xB30),
+        ("db:", "manual", None, 0xB30),
+        ("a:b:c", "manual", None, 0xB30),
+        ("db:sweep", "periodic", 0, 0xB31),
+        ("db:sweep", "periodic", -1, 0xB31),
+        ("db:sweep", "periodic", "1.5", 0xB31),
+        ("db:sweep", "periodic", 1.5, 0xB31),
+        ("db:sweep", "periodic", True, 0xB31),
+        ("db:sweep", "periodic", None, 0xB31),
+        ("db:sweep", "periodic", "٣", 0xB31),
+        ("db:sweep", "periodic", 10**30, 0xB31),
+        ("db:sweep", "once", "tomorrow", 0xB31),
+        ("db:sweep", "once", 10**30, 0xB31),
+        ("db:sweep", "once", None, 0xB31),
+        ("db:sweep", "hourly", None, 0xB32),
+        ("db:sweep", None, None, 0xB32),
+        ("db:sweep", "cron", "61 * * * *", 0xB33),
+        ("db:sweep", "cron", "", 0xB33),
+    ],
+)
+async def test_what_makes_no_sense_has_a_number(app: Mainspring, qname: str, kind: Any, arg: object, code: int) -> None:  # noqa: ANN401
+    with pytest.raises(ControlError) as raised:
+        await app.control.add(qname, kind, arg)
+    assert code_of(raised) == code
+    assert str(raised.value).startswith(f"0x{code:X}: ")
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert (copy.code, str(copy)) == (code, str(raised.value))
+    assert await app.control.list() == ()
+
+
+async def test_a_name_to_cancel_that_is_none_has_a_number_of_its_own(app: Mainspring) -> None:
+    with pytest.raises(ControlError) as raised:
+        await app.control.cancel("a:b:c")
+    assert code_of(raised) == 0xB37
+
+
+@pytest.mark.usefixtures("sweeper")
+async def test_a_task_that_nobody_has_is_not_planned(app: Mainspring) -> None:
+    with pytest.raises(UnknownTask, match="did you mean"):
+        await app.control.add("db:sweeep", "manual")
+
+
+@pytest.mark.usefixtures("sweeper")
+async def test_added_again_it_is_one_schedule_with_the_new_rule(app: Mainspring) -> None:
+    await app.control.add("db:sweep", "periodic", 60)
+    await app.control.add("db:sweep", "cron", "0 9 * * *", kwargs={"seconds": 2})
+    (row,) = await app.control.list()
+    assert row.rule == Cron("0 9 * * *")
+
+
+async def test_a_name_with_a_dot_is_that_of_the_only_pair_that_prints_so(app: Mainspring) -> None:
+    one, two = Plugin("uni", "1"), Plugin("uni.system", "1")
+
+    @one.task(name="system.sweep")
+    async def sweep() -> None: ...
+
+    @two.task
+    async def compact() -> None: ...
+
+    app.install(one, grant=[BackgroundJobs()])
+    app.install(two, grant=[BackgroundJobs()])
+    assert str((await app.control.add("uni.system.sweep", "manual")).name) == "uni:system.sweep"
+    assert str((await app.control.add("uni.system.compact", "manual")).name) == "uni.system:compact"
+    assert await app.control.cancel("uni.system.sweep")
+
+    three = Plugin("uni.system.deep", "1")
+
+    @three.task(name="sweep")
+    async def deep() -> None: ...
+
+    @one.task(name="system.deep.sweep")
+    async def same() -> None: ...
+
+    await app.uninstall("uni")
+    app.install(one, grant=[BackgroundJobs()])
+    app.install(three, grant=[BackgroundJobs()])
+    with pytest.raises(ControlError, match="write it with the colon"):
+        await app.control.add("uni.system.deep.sweep", "manual")
+
+
+# Cancelling.
+
+
+async def test_cancel_takes_a_schedule_away_with_its_jobs(
+    app: Mainspring, another_app: Callable[[], Mainspring], sweeper: Sweeper
+) -> None:
+    async with app.node(concurrency=2):
+        await app.control.add("db:sweep", "periodic", 10, kwargs={"seconds": 3600})
+        await asyncio.sleep(45)
+        jobs = (await app.jobs(task="db:sweep")).jobs
+        assert sorted(view.job.state for view in jobs) == [State.READY, State.READY, State.RUNNING, State.RUNNING]
+        assert await app.control.cancel("db:sweep")
+        await asyncio.sleep(20)
+        states = {view.job.state for view in (await app.jobs(task="db:sweep")).jobs}
+    assert states == {State.CANCELLED}
+    assert sweeper.ended == ["cancelled", "cancelled"]
+
+    fired = sweeper.fired
+    again, other = another_app(), Sweeper()
+    again.install(other.plugin, grant="all")
+    async with again.node():
+        await asyncio.sleep(60)
+    assert (sweeper.fired, [row.qname for row in await again.control.list() if row.qname == "db:sweep"]) == (fired, [])
+
+
+async def test_all_jobs_of_a_schedule_are_cancelled_however_many_wait(app: Mainspring, sweeper: Sweeper) -> None:
+    await app.control.add("db:sweep", "manual")
+    for _ in range(25):
+        await app.schedules.run("db:sweep")
+    assert await app.control.cancel("db:sweep")
+    assert {view.job.state for view in (await app.jobs(limit=100)).jobs} == {State.CANCELLED}
+    assert sweeper.fired == 0
+
+
+async def test_one_that_is_declared_in_code_stays_cancelled_over_a_restart(
+    app: Mainspring, another_app: Callable[[], Mainspring], sweeper: Sweeper
+) -> None:
+    async with app.node():
+        await asyncio.sleep(65)
+        assert sweeper.fired == 1
+        assert await app.control.cancel("db:declared")
+        await asyncio.sleep(300)
+    assert sweeper.fired == 1
+
+    again, other = another_app(), Sweeper()
+    again.install(other.plugin, grant="all")
+    async with again.node():
+        await asyncio.sleep(300)
+        assert [row.status for row in await again.control.list() if row.qname == "db:declared"] == ["cancelled"]
+        assert other.fired == 0
+        await again.control.add("db:declared", "periodic", 30)
+        await asyncio.sleep(65)
+    assert other.fired == 2
+
+
+async def test_what_is_not_there_cannot_be_cancelled(app: Mainspring) -> None:
+    assert not await app.control.cancel("db:nothing")
+
+
+# Looking.
+
+
+@pytest.mark.usefixtures("sweeper")
+async def test_a_row_tells_how_a_schedule_has_been_going(app: Mainspring) -> None:
+    async with app.node():
+        await app.control.add("db:sweep", "periodic", 600, task="db:sweep", kwargs={"fail": True})
+        await asyncio.sleep(1300)
+        (row,) = [row for row in await app.control.list() if row.qname == "db:sweep"]
+        assert (row.consecutive_failures, row.last_state) == (2, "failed")
+        assert "on purpose" in str(row.last_error)
+        assert row.next
+        assert row.last_started
+        assert row.next - row.last_started == timedelta(minutes=10)
+        await app.control.add("db:sweep", "periodic", 600)
+        await asyncio.sleep(700)
+        (row,) = [row for row in await app.control.list() if row.qname == "db:sweep"]
+        assert (row.consecutive_failures, row.last_state, row.status) == (0, "succeeded", "idle")
+
+
+# Statements.
+
+
+class Database:
+    """A host that keeps numbers, and fails when it is told to."""
+
+    def __init__(self, rows: int = 0) -> None:
+        self.rows: Any = list(range(rows))
+        self.written: list[int] = []
+        self.sizes: list[int] = []
+        self.fails: list[int] = []
+
+    async def execute_read(self, statement: str, params: Any = None) -> Any:  # noqa: ANN401 - a host's own
+        assert (statement, params) == ("READ", {})
+        return self.rows
+
+    async def execute_write(self, statement: str, params: Any = None) -> Any:  # noqa: ANN401 - a host's own
+        if statement != "WRITE":
+            return (statement, params)
+        self.sizes.append(len(params["rows"]))
+        if self.fails and self.fails.pop(0):
+            raise OSError("disk is full")
+        self.written += params["rows"]
+        return None
+
+
+def hosted(app: Mainspring, database: Database) -> Mainspring:
+    app.control._host = lambda: database
+    return app
+
+
+async def test_a_statement_is_carried_out_by_the_host_and_its_result_returned(app: Mainspring) -> None:
+    hosted(app, Database())
+    assert await app.control.submit("CREATE (n {a: $a})", {"a": 1}) == ("CREATE (n {a: $a})", {"a": 1})
+
+
+@pytest.mark.parametrize("what", ["submit", "iterate"])
+async def test_without_a_host_nothing_is_carried_out(app: Mainspring, what: str) -> None:
+    app.control._host = lambda: None
+    with pytest.raises(ControlError) as raised:
+        await (app.control.submit("x") if what == "submit" else app.control.iterate("READ", "WRITE"))
+    assert code_of(raised) == 0xD20
+
+
+@given(
+    rows=st.integers(0, 50),
+    size=st.integers(1, 20),
+    fails=st.lists(st.booleans(), max_size=30),
+    retries=st.integers(0, 3),
+    form=st.sampled_from(["list", "generator", "async"]),
+)
+def test_every_row_is_written_once_or_counted_as_failed(
+    rows: int, size: int, fails: list[bool], retries: int, form: str
+) -> None:
+    with VirtualTime() as time:
+        database = Database(rows)
+        database.fails = [int(one) for one in fails]
+        if form == "generator":
+            database.rows = (number for number in range(rows))
+        elif form == "async":
+            database.rows = asynchronous(rows)
+        app = hosted(Mainspring(MemoryStore(clock=time.clock), clock=time.clock), database)
+        told: list[Iterated] = []
+        done = time.run(app.control.iterate("READ", "WRITE", batch_size=size, retries=retries, progress=told.append))
+    batches = -(-rows // size)
+    assert done.batches == batches == len(told)
+    assert (told[-1] if told else done) == done
+    assert max(database.sizes, default=0) <= size
+    assert len(database.sizes) == batches + done.retried
+    assert done.rows == len(database.written) == len(set(database.written))
+    assert database.written == sorted(database.written)
+    assert (done.rows == rows) == (done.failed == 0)
+    assert len(done.errors) == min(done.failed, 10)
+    assert not done.stopped
+
+
+async def asynchronous(rows: int) -> AsyncIterator[int]:
+    for number in range(rows):
+        yield number
+
+
+async def test_whoever_watches_can_have_it_end(app: Mainspring) -> None:
+    hosted(app, database := Database(10))
+    done = await app.control.iterate("READ", "WRITE", batch_size=3, progress=lambda so_far: so_far.batches < 2)
+    assert done == Iterated(rows=6, batches=2, stopped=True)
+    assert database.written == [0, 1, 2, 3, 4, 5]
+
+
+async def test_whoever_cancels_it_has_it_end_after_whole_batches(app: Mainspring) -> None:
+    class Slow(Database):
+        async def execute_write(self, statement: str, params: Any = None) -> Any:  # noqa: ANN401 - a host's own
+            await asyncio.sleep(1)
+            return await super().execute_write(statement, params)
+
+    hosted(app, database := Slow(100))
+    work = asyncio.ensure_future(app.control.iterate("READ", "WRITE", batch_size=10))
+    await asyncio.sleep(3.5)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    await asyncio.sleep(10)
+    assert database.written == list(range(30))
+
+
+@pytest.mark.parametrize(("size", "retries"), [(0, 0), (1, -1)])
+async def test_a_batch_has_at_least_one_row(app: Mainspring, size: int, retries: int) -> None:
+    hosted(app, Database(1))
+    with pytest.raises(ControlError, match="batch size"):
+        await app.control.iterate("READ", "WRITE", batch_size=size, retries=retries)
+
+
+# The checkpoint.
+
+
+async def test_a_flush_that_fails_has_a_number(virtual_time: VirtualTime) -> None:
+    faulty = FaultyStore(MemoryStore(clock=virtual_time.clock))
+    app = Mainspring(faulty.as_store, clock=virtual_time.clock)
+    await app.control.flush()
+    faulty.drop("flush")
+    with pytest.raises(FlushFailed) as raised:
+        await app.control.flush()
+    assert raised.value.code == 0xD22
+    assert isinstance(raised.value, StoreError)
+    assert isinstance(raised.value.__cause__, StoreUnavailable)
+
+
+# For code that waits.
+
+
+def test_code_without_a_loop_has_twins() -> None:
+    app = hosted(Mainspring("memory://"), database := Database(5))
+    app.install(Sweeper().plugin, grant="all")
+    app.control.add_sync("db:sweep", "periodic", 60)
+    assert [row.qname for row in app.control.list_sync()] == ["db:sweep"]
+    assert app.control.cancel_sync("db:sweep")
+    assert app.control.submit_sync("x") == ("x", {})
+    assert app.control.iterate_sync("READ", "WRITE", batch_size=2).batches == 3
+    app.control.flush_sync()
+    app.close_sync()
+    assert database.written == [0, 1, 2, 3, 4]
