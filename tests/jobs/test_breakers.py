@@ -227,11 +227,10 @@ async def test_a_node_that_is_shut_down_gives_the_probe_back(app: Mainspring) ->
         assert (circuit.phase, circuit.probe) == (Phase.HALF_OPEN, None)
 
 
+@pytest.mark.parametrize("make_store", ["sqlite"], indirect=True)  # the memory store has no transactions
 async def test_a_handler_that_ends_its_job_in_a_transaction_closes_the_breaker_with_it(
     make_store: MakeStore, virtual_time: VirtualTime
 ) -> None:
-    if make_store.file is None:
-        pytest.skip("the memory store has no transactions")
     app = Mainspring(store=make_store(), clock=virtual_time.clock)
     told: list[BreakerChange] = []
     app.breakers.listener(told.append)

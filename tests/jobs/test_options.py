@@ -250,6 +250,22 @@ async def _(app: Mainspring, _: MakeStore) -> None:
     assert ran
 
 
+@tells(NODE, "tick")
+async def _(app: Mainspring, _: MakeStore) -> None:
+    ran = []
+
+    @app.schedule(Every("7s"), max_runs=1)
+    @app.task
+    async def work() -> None:
+        ran.append(1)
+
+    async with app.node(tick="10s"):
+        await until(9.5)
+        assert ran == []
+        await until(11)
+    assert ran == [1]
+
+
 @tells(TASK, "name")
 async def _(app: Mainspring, _: MakeStore) -> None:
     @app.task(name="mail.send")
