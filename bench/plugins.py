@@ -16,7 +16,7 @@ import time
 from datetime import timedelta
 
 from mainspring import Every, Mainspring, Plugin
-from mainspring.core.schedule import create
+from mainspring.core.steps import create
 from mainspring.plugins import BackgroundJobs, Schedules
 from mainspring.runtime.events import Events
 from mainspring.runtime.firing import move_of

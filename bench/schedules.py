@@ -27,7 +27,8 @@ from bench.postgres.kit.server import database, durable_server
 from mainspring import Every, Mainspring
 from mainspring.client.plans import plan_of
 from mainspring.core.names import Name
-from mainspring.core.schedule import Plan, create
+from mainspring.core.schedule import Plan
+from mainspring.core.steps import create
 from mainspring.runtime.events import Events
 from mainspring.runtime.firing import move_of
 from mainspring.runtime.ticker import Ticker

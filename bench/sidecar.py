@@ -21,7 +21,7 @@ from mainspring.client.plans import plan_of
 from mainspring.core.command import CancelJob
 from mainspring.core.machine import command
 from mainspring.core.names import Name
-from mainspring.core.schedule import create, run_now
+from mainspring.core.steps import create, run_now
 from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of
 from mainspring.stores.records import Settlement

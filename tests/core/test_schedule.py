@@ -15,17 +15,11 @@ from mainspring.core.missed import Missed, Reason
 from mainspring.core.names import Name
 from mainspring.core.releases import is_older
 from mainspring.core.rules import Every, Manual, Once, Rule
-from mainspring.core.schedule import (
+from mainspring.core.schedule import Decision, Origin, Overlap, Plan, Run, Schedule, Template
+from mainspring.core.steps import (
     ASK_AGAIN,
     MOST_GROWN,
     NEXT_TICK,
-    Decision,
-    Origin,
-    Overlap,
-    Plan,
-    Run,
-    Schedule,
-    Template,
     backfill,
     change,
     create,

@@ -18,7 +18,8 @@ from mainspring import Every, Mainspring, Manual, Retry
 from mainspring.core.job import State
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
-from mainspring.core.schedule import Run, create
+from mainspring.core.schedule import Run
+from mainspring.core.steps import create
 from mainspring.plugins.mirror import DELETE, FIND, TRY_AGAIN, WRITE, Mirror
 from mainspring.plugins.sinks import CypherSink, LadybugSink
 from mainspring.runtime.firing import move_of

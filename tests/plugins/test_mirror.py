@@ -18,7 +18,8 @@ from mainspring import Cron, Every, Mainspring, Manual, Once
 from mainspring.core.job import State
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
-from mainspring.core.schedule import Schedule, run_now
+from mainspring.core.schedule import Schedule
+from mainspring.core.steps import run_now
 from mainspring.errors import BadName
 from mainspring.ids import new_id
 from mainspring.plugins.mirror import DELETE, WRITE

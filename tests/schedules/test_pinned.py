@@ -14,7 +14,8 @@ from mainspring.core.job import State
 from mainspring.core.missed import Reason
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
-from mainspring.core.schedule import Decision, Origin, Run, Schedule, decide
+from mainspring.core.schedule import Decision, Origin, Run, Schedule
+from mainspring.core.steps import decide
 from mainspring.errors import ScheduleError, UnknownSchedule
 from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of

@@ -19,7 +19,8 @@ from mainspring.core.job import State
 from mainspring.core.missed import Reason
 from mainspring.core.names import Name
 from mainspring.core.rules import Rule
-from mainspring.core.schedule import Schedule, create
+from mainspring.core.schedule import Schedule
+from mainspring.core.steps import create
 from mainspring.errors import StoreError, UnknownSchedule
 from mainspring.runtime.firing import move_of
 from mainspring.runtime.ticker import GAP, REARM, WHY

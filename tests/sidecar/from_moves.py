@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from mainspring.core.names import Name
 from mainspring.core.rules import Manual
-from mainspring.core.schedule import Origin, Plan, Run, Template, create
+from mainspring.core.schedule import Origin, Plan, Run, Template
+from mainspring.core.steps import create
 from mainspring.stores.records import Enqueued, Move, NewJob, SlotFacts
 from mainspring.stores.sidecar import SidecarStore
 from mainspring.stores.sidecar.commit import finished

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
-from mainspring.core.schedule import run_now
+from mainspring.core.steps import run_now
 from mainspring.errors import StoreClosed, StoreError, StoreUnavailable
 from mainspring.stores.records import LogLine, Note, Progress
 from mainspring.testing.contract import plans

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
-from mainspring.core import schedule as core
+from mainspring.core import steps as core
 from mainspring.core.command import CancelJob
 from mainspring.core.job import FINISHED, WAITING, Claim
 from mainspring.core.machine import command

@@ -13,7 +13,7 @@ from mainspring.core.job import JobId
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError, Raised, Succeeded
 from mainspring.core.rules import Every, Manual, Once
-from mainspring.core.schedule import change, create, pause, remove, run_now
+from mainspring.core.steps import change, create, pause, remove, run_now
 from mainspring.errors import SchemaError, StoreUnavailable
 from mainspring.stores.sidecar import SidecarStore
 from mainspring.testing.contract import plans

@@ -11,7 +11,8 @@ import pytest
 from mainspring.core.backoff import Backoff
 from mainspring.core.names import Name
 from mainspring.core.rules import Cron, Every, Manual, Once
-from mainspring.core.schedule import Schedule, Template, decide
+from mainspring.core.schedule import Schedule, Template
+from mainspring.core.steps import decide
 from mainspring.stores.adopting import Adoptable
 from mainspring.stores.sidecar import SidecarStore
 from mainspring.stores.sidecar.foreign import NotUnderstood, translated

@@ -10,7 +10,7 @@ from mainspring import Cron, Every, Mainspring, Once
 from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
 from mainspring.core.rules import Manual
-from mainspring.core.schedule import change, remove
+from mainspring.core.steps import change, remove
 from mainspring.errors import DeclarationError
 from mainspring.testing.contract import plans
 from mainspring.testing.contract.world import HOUR

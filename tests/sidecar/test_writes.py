@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.outcome import Succeeded
-from mainspring.core.schedule import run_now
+from mainspring.core.steps import run_now
 from mainspring.errors import StoreUnavailable
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import plans

@@ -6,7 +6,7 @@ from functools import partial
 
 from mainspring import Every, Mainspring
 from mainspring.core.names import Name
-from mainspring.core.schedule import run_now
+from mainspring.core.steps import run_now
 from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from mainspring.core import machine
-from mainspring.core import schedule as core
+from mainspring.core import steps as core
 from mainspring.core.command import Command
 from mainspring.core.job import FINISHED, WAITING, JobId
 from mainspring.core.limits import Gate

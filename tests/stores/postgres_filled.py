@@ -9,7 +9,8 @@ from mainspring.core.backoff import Backoff
 from mainspring.core.job import NodeId
 from mainspring.core.names import Name
 from mainspring.core.rules import Every
-from mainspring.core.schedule import Plan, Schedule, Template, create
+from mainspring.core.schedule import Plan, Schedule, Template
+from mainspring.core.steps import create
 from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.statements import qualified
 from mainspring.stores.records import NodeRecord, Process

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from mainspring.core.backoff import Backoff
 from mainspring.core.names import Name
 from mainspring.core.rules import Every, Rule
-from mainspring.core.schedule import Decision, Overlap, Plan, Run, Schedule, Template, create, decide
+from mainspring.core.schedule import Decision, Overlap, Plan, Run, Schedule, Template
+from mainspring.core.steps import create, decide
 from mainspring.core.unique import UniqueKey
 from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of

@@ -25,7 +25,8 @@ from mainspring.core.job import JobId, NodeId, State
 from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
 from mainspring.core.rules import Manual
-from mainspring.core.schedule import Plan, Template, create, run_now
+from mainspring.core.schedule import Plan, Template
+from mainspring.core.steps import create, run_now
 from mainspring.core.unique import UniqueKey
 from mainspring.errors import StoreClosed
 from mainspring.stores.memory import MemoryStore

@@ -18,7 +18,8 @@ from mainspring.core.command import CancelJob, DeleteJob
 from mainspring.core.machine import command
 from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
-from mainspring.core.schedule import Overlap, pause, remove
+from mainspring.core.schedule import Overlap
+from mainspring.core.steps import pause, remove
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.postgres import PostgresStore, connect
 from mainspring.stores.postgres.connect import wanted

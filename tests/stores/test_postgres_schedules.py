@@ -15,7 +15,8 @@ from mainspring.core.job import State
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError, Raised, Succeeded
 from mainspring.core.rules import Manual
-from mainspring.core.schedule import Overlap, create, pause, run_now
+from mainspring.core.schedule import Overlap
+from mainspring.core.steps import create, pause, run_now
 from mainspring.core.unique import UniqueKey
 from mainspring.ids import new_id
 from mainspring.stores.postgres import PostgresStore, head, migrate

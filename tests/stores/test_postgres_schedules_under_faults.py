@@ -20,7 +20,8 @@ from mainspring.core.job import State
 from mainspring.core.names import Name
 from mainspring.core.outcome import Outcome, Succeeded
 from mainspring.core.rules import Every
-from mainspring.core.schedule import Overlap, Plan, Schedule, pause, remove, run_now
+from mainspring.core.schedule import Overlap, Plan, Schedule
+from mainspring.core.steps import pause, remove, run_now
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import IllegalTransition, StoreUnavailable
 from mainspring.ids import new_id

@@ -9,7 +9,8 @@ import pytest
 from mainspring.core.missed import Missed
 from mainspring.core.outcome import Succeeded
 from mainspring.core.rules import Every
-from mainspring.core.schedule import Plan, create, decide
+from mainspring.core.schedule import Plan
+from mainspring.core.steps import create, decide
 from mainspring.errors import StoreUnavailable
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.port import Schedules, Store

@@ -18,7 +18,8 @@ from mainspring.core.job import JobId, State
 from mainspring.core.missed import Reason
 from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
-from mainspring.core.schedule import Overlap, decide, run_now
+from mainspring.core.schedule import Overlap
+from mainspring.core.steps import decide, run_now
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import ScheduleError, StoreError, StoreUnavailable
 from mainspring.stores.records import JobFilter, Look, Move, Settled, Verdict
@@ -232,7 +233,7 @@ import signal, time
 from datetime import timedelta
 from itertools import count
 from mainspring.core.rules import Every
-from mainspring.core.schedule import create, run_now
+from mainspring.core.steps import create, run_now
 from mainspring.stores.sqlite.session import Session
 from mainspring.testing.contract import SettableClock, plans
 from mainspring.testing.contract.world import World

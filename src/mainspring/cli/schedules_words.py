@@ -11,7 +11,8 @@ from mainspring.cli.schedules_clocks import time_of, wall, zone_info
 from mainspring.cli.words import ago, length
 from mainspring.core.missed import MOMENT
 from mainspring.core.rules import Cron, Every, Manual, Once, Rule
-from mainspring.core.schedule import IN_TIME, Paused, Run, Schedule
+from mainspring.core.schedule import Paused, Run, Schedule
+from mainspring.core.steps import IN_TIME
 from mainspring.stores.records import Look
 
 FORMS: Final = "2027-01-31, 2027-01-31T09:00 or 2027-01-31T09:00+01:00"

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from mainspring.core import schedule as core
+from mainspring.core import steps as core
 from mainspring.core.missed import MOMENT
 from mainspring.core.rules import Every, Manual
 from mainspring.core.schedule import Schedule

@@ -13,7 +13,7 @@ from mainspring.client.upkeep import ID, upkeep
 from mainspring.core.job import NodeId
 from mainspring.core.limits import Limit
 from mainspring.core.names import Name
-from mainspring.core.schedule import pause
+from mainspring.core.steps import pause
 from mainspring.errors import DeclarationError, NameTaken, PluginError, UnknownSchedule
 from mainspring.plugins.capability import BackgroundJobs, Capability, Grants
 from mainspring.plugins.guard import Guard

@@ -18,7 +18,7 @@ from mainspring.client.calls import Call
 from mainspring.client.connection import Connection
 from mainspring.client.options import Priority, Reader, read_all, read_count, read_moment, read_priority
 from mainspring.client.plans import ScheduleOptions, changed, plan_of
-from mainspring.core import schedule as core
+from mainspring.core import steps as core
 from mainspring.core.job import JobId
 from mainspring.core.names import Name
 from mainspring.core.rules import Once, Rule

@@ -16,18 +16,8 @@ from typing import Final
 
 from mainspring.core.names import Name
 from mainspring.core.releases import is_older
-from mainspring.core.schedule import (
-    Decision,
-    Plan,
-    Schedule,
-    change,
-    create,
-    decide,
-    differences,
-    is_declared,
-    remove,
-    resume,
-)
+from mainspring.core.schedule import Decision, Plan, Schedule
+from mainspring.core.steps import change, create, decide, differences, is_declared, remove, resume
 from mainspring.errors import NameTaken, ScheduleError, UnknownSchedule
 from mainspring.ids import new_id
 from mainspring.runtime.events import log

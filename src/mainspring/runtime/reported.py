@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 
 from mainspring.core.names import Name
 from mainspring.core.outcome import Fail
-from mainspring.core.schedule import run_again
+from mainspring.core.steps import run_again
 from mainspring.duration import Duration, duration
 from mainspring.errors import ReportedFailure, ScheduleError
 from mainspring.ids import heir

@@ -21,7 +21,8 @@ from mainspring.core.job import FINISHED, JobId
 from mainspring.core.machine import command
 from mainspring.core.missed import Reason
 from mainspring.core.names import Name
-from mainspring.core.schedule import Decision, Run, decide
+from mainspring.core.schedule import Decision, Run
+from mainspring.core.steps import decide
 from mainspring.errors import ScheduleError, SchemaError, StoreClosed, StoreError, StoreUnavailable
 from mainspring.ids import new_id
 from mainspring.runtime.events import Events, log

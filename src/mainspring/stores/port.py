@@ -167,7 +167,7 @@ class Jobs(Protocol):
 
 
 class Schedules(Protocol):
-    """What is planned. A schedule's steps are decided by `core.schedule`, on what a look found."""
+    """What is planned. A schedule's steps are decided by `core.steps`, on what a look found."""
 
     async def due(self, limit: int) -> Looked:
         """Look at the schedules whose `next_at` has come, the longest due first, at most `limit`.

@@ -9,7 +9,8 @@ from msgspec import Struct, field
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
 from mainspring.cli.words import ago, count
 from mainspring.core.names import Name
-from mainspring.core.schedule import IN_TIME, Schedule
+from mainspring.core.schedule import Schedule
+from mainspring.core.steps import IN_TIME
 from mainspring.stores.port import Store
 from mainspring.stores.records import SchedulePage
 

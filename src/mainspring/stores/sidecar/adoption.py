@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from mainspring.core.names import Name
 from mainspring.core.rules import Manual, Once
-from mainspring.core.schedule import Plan, Schedule, Template, create
+from mainspring.core.schedule import Plan, Schedule, Template
+from mainspring.core.steps import create
 from mainspring.stores.adopting import Adoptable, Tasks
 from mainspring.stores.memory.plans import Kept
 from mainspring.stores.sidecar import foreign

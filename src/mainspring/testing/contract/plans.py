@@ -12,7 +12,8 @@ from mainspring.core.backoff import Backoff
 from mainspring.core.job import JobId
 from mainspring.core.names import Name
 from mainspring.core.rules import Every, Rule
-from mainspring.core.schedule import Decision, Overlap, Plan, Run, Schedule, Template, create, decide, run_now
+from mainspring.core.schedule import Decision, Overlap, Plan, Run, Schedule, Template
+from mainspring.core.steps import create, decide, run_now
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.port import Store
 from mainspring.stores.records import Facts, Look, Move, NewJob, RunFilter, SlotFacts

@@ -16,7 +16,8 @@ from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
 from mainspring.core.rules import Every
-from mainspring.core.schedule import Paused, Run, create
+from mainspring.core.schedule import Paused, Run
+from mainspring.core.steps import create
 from mainspring.stores.records import NewJob
 from mainspring.testing.contract import plans
 from mainspring.testing.contract.obligation import obligation

@@ -22,10 +22,7 @@ from mainspring.core.outcome import (
     Snoozed,
     Succeeded,
 )
-from mainspring.core.schedule import (
-    pause,
-    run_now,
-)
+from mainspring.core.steps import pause, run_now
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.stores.records import JobFilter, Place, Verdict
 from mainspring.testing.contract import plans

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from mainspring.core.outcome import Succeeded
-from mainspring.core.schedule import run_now
+from mainspring.core.steps import run_now
 from mainspring.errors import SchemaError, StoreClosed, StoreUnavailable
 from mainspring.stores.records import Look
 from mainspring.testing.contract import plans

@@ -9,13 +9,8 @@ from mainspring.core.job import JobId, State
 from mainspring.core.missed import Reason
 from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
-from mainspring.core.schedule import (
-    Decision,
-    Overlap,
-    decide,
-    pause,
-    run_now,
-)
+from mainspring.core.schedule import Decision, Overlap
+from mainspring.core.steps import decide, pause, run_now
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.testing.contract import plans
 from mainspring.testing.contract.obligation import obligation

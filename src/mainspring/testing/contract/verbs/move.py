@@ -12,18 +12,8 @@ from mainspring.core.missed import Reason
 from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
 from mainspring.core.rules import Manual
-from mainspring.core.schedule import (
-    Decision,
-    Origin,
-    Run,
-    Schedule,
-    backfill,
-    create,
-    decide,
-    pause,
-    remove,
-    run_now,
-)
+from mainspring.core.schedule import Decision, Origin, Run, Schedule
+from mainspring.core.steps import backfill, create, decide, pause, remove, run_now
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.port import Store
 from mainspring.stores.records import Look, Move, SlotFacts

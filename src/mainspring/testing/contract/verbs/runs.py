@@ -15,11 +15,8 @@ from mainspring.core.names import Name
 from mainspring.core.outcome import (
     Succeeded,
 )
-from mainspring.core.schedule import (
-    Run,
-    backfill,
-    remove,
-)
+from mainspring.core.schedule import Run
+from mainspring.core.steps import backfill, remove
 from mainspring.stores.records import RunFilter
 from mainspring.testing.contract import plans
 from mainspring.testing.contract.obligation import obligation

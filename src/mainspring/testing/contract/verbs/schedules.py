@@ -14,20 +14,8 @@ from mainspring.core.missed import Missed, Reason
 from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
 from mainspring.core.rules import Every, Manual, Once
-from mainspring.core.schedule import (
-    Decision,
-    Overlap,
-    Paused,
-    Plan,
-    Run,
-    Schedule,
-    Slot,
-    Template,
-    create,
-    pause,
-    remove,
-    run_now,
-)
+from mainspring.core.schedule import Decision, Overlap, Paused, Plan, Run, Schedule, Slot, Template
+from mainspring.core.steps import create, pause, remove, run_now
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.duration import LONGEST
 from mainspring.stores.records import Look, SchedulePage
