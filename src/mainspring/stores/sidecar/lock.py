@@ -51,6 +51,8 @@ class FileLock:
         )
 
     def free(self) -> None:
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # a child that was forked just now may have the file open still
         self.let_go()
         _HELD.discard(self)
 
