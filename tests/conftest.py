@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +29,10 @@ settings.load_profile("mainspring")
 
 SERVERS = {"postgres", "own_postgres", "oldest_postgres"}
 """Fixtures that start one."""
+
+TWICE_TOLD = {"schedules", "plugins", "jobs", "app"}
+"""Folders of stories about the whole, each told on several stores; what stores must do themselves is in others."""
+NO_CALL = SimpleNamespace(params={})
 
 REQUIRE_ALL = os.environ.get("MAINSPRING_REQUIRE_ALL", "0") not in {"", "0"}
 
@@ -91,10 +96,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave what uses a server out of `make check`, but for what says that it is quick: there are a thousand of them."""
+    """Leave what uses a server out of `make check`, but for what says that it is quick: there are a thousand of them.
+
+    Likewise stories that are told on memory and on a file: the first of the two is enough before a commit.
+    """
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
-        if names & SERVERS and item.get_closest_marker("quick") is None:
+        is_retold = (
+            item.path.parent.name in TWICE_TOLD and "sqlite" in getattr(item, "callspec", NO_CALL).params.values()
+        )
+        if (names & SERVERS or is_retold) and item.get_closest_marker("quick") is None:
             item.add_marker("slow")
 
 

@@ -9,6 +9,8 @@ import pytest
 from mainspring.cli.plugins_check import loaded_apart
 from tests.plugins.packages import GOOD, Packages
 
+pytestmark = pytest.mark.slow
+
 SHOP = """
 from mainspring import Mainspring, Plugin
 from mainspring.plugins import BackgroundJobs

@@ -12,6 +12,8 @@ from mainspring.errors import CapabilityError, PluginError
 from mainspring.plugins import BackgroundJobs, Capability, EnqueueTasks, Schedules, Services
 from tests.plugins.packages import GOOD, Packages
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Packages:

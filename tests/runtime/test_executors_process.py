@@ -28,6 +28,8 @@ from mainspring.testing import VirtualTime
 from tests.runtime import slot_tasks
 from tests.runtime.calling import JOB, ROOT, Notebook, attempt, context_of, task
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 SOON = 10.0
 """Seconds that anything in these stories may take at the very most."""

@@ -22,6 +22,8 @@ from tests.sidecar.from_moves import WithJobsOfNobodys
 from tests.stores.pair import Pair
 from tests.stores.test_comparison import Stores
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 
 

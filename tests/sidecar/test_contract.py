@@ -81,6 +81,7 @@ class Excused:
                 setattr(cls, test, None)  # which pytest does not collect
 
 
+@pytest.mark.slow
 class TestWithJobsFromMoves(Excused, StoreContract):
     excused: ClassVar = dict.fromkeys(
         (
@@ -104,6 +105,7 @@ class TestWithJobsFromMoves(Excused, StoreContract):
         return SidecarHarness(FromMoves(tmp_path, clock=clock, files=UnsyncedFiles()))
 
 
+@pytest.mark.slow
 class TestWithJobsOfNobodys(Excused, StoreContract):
     excused: ClassVar = {"test_a_committed_job_outlives_a_crash": "jobs of nobody's do not"}
 

@@ -36,6 +36,8 @@ from mainspring.supervise import (
 )
 from tests.supervise.conftest import Boom, has_permit, now, until
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
 Result: TypeAlias = Literal["proceed", "idle", "sleep", "doze", "fail"]
