@@ -194,6 +194,12 @@ class TestTheUsualCase:
         assert len(story.fired) == 2
         assert story.schedule.is_over
 
+    def test_slots_beyond_the_last_run_are_told_of_by_nobody_even_if_they_overlap_with_it(self) -> None:
+        story = Story(plan_of(overlap=Overlap.SKIP, max_runs=1, missed=Missed.all(limit=3, per_tick=3)))
+        story.now += 3 * HOUR
+        story.look()
+        assert (len(story.fired), story.dropped) == (1, [])
+
 
 class TestMissedSlots:
     def test_latest_makes_up_for_all_once(self) -> None:
