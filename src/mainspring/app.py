@@ -369,9 +369,9 @@ class Mainspring:
         for node in tuple(self._nodes):
             node.cancel(job, lease)
 
-    def _may_write(self) -> None:
+    def _may_write(self, namespace: str | None) -> None:
         if self._connection.guard is not None:
-            self._connection.guard.ask(HostWrite)
+            self._connection.guard.ask(HostWrite, namespace)
 
     def _bring_upkeep(self) -> None:
         """Install Mainspring's own jobs where they are wanted: where others bring theirs, or the app says so."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,6 +15,7 @@ from mainspring.errors import (
     NameTaken,
     PluginError,
     ScheduleError,
+    StoreUnavailable,
     UnknownTask,
 )
 from mainspring.plugins import BackgroundJobs, Capability, EnqueueTasks, HostWrite, Schedules, Services
@@ -482,3 +484,143 @@ async def test_a_slot_whose_plugin_is_installed_nowhere_makes_no_job_and_says_so
         async with app.node():
             await asyncio.sleep(120)
     assert len(thumbnails.calls) == 3
+
+
+# Coming and going.
+
+
+async def test_uninstalled_and_installed_at_once_schedules_go_on(app: Mainspring) -> None:
+    thumbnails = Thumbnails()
+    async with app.node():
+        app.install(thumbnails.plugin, grant="all")
+        await asyncio.sleep(1)
+        await app.uninstall("thumbnails")
+        app.install(thumbnails.plugin, grant="all")
+        await asyncio.sleep(121)
+        assert (await app.schedules.get("thumbnails:sweep")).paused is None
+    assert thumbnails.calls == ["thumbnails:sweep"] * 2
+
+
+async def test_an_uninstall_during_a_declaration_pauses_all_the_same(app: Mainspring) -> None:
+    plugin = Plugin("many", "1")
+    for number in range(5):
+
+        @plugin.schedule(Every("1m"), name=f"sweep-{number}")
+        @plugin.task(name=f"sweep-{number}")
+        async def sweep() -> None: ...
+
+    async with app.node():
+        app.install(plugin, grant=[BackgroundJobs(), Schedules()])
+        await asyncio.sleep(0)  # the node has begun to tell the store
+        await app.uninstall("many")
+        await asyncio.sleep(20)
+        page = await app.schedules.list(owner="plugin:many")
+        assert [look.schedule.name for look in page.looks if look.schedule.paused is None] == []
+        app.install(plugin, grant=[BackgroundJobs(), Schedules()])
+        await asyncio.sleep(20)
+        page = await app.schedules.list(owner="plugin:many")
+        assert [look.schedule.paused for look in page.looks] == [None] * 5
+
+
+async def test_an_uninstall_that_met_an_outage_can_be_repeated(
+    app: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thumbnails = Thumbnails()
+    async with app:
+        app.install(thumbnails.plugin, grant="all")
+        async with app.node():
+            await asyncio.sleep(1)
+
+        async def out(*_: object) -> None:
+            raise StoreUnavailable("store", "it is out")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(app.store, "move", out)
+            with pytest.raises(StoreUnavailable):
+                await app.uninstall("thumbnails")
+        assert "thumbnails" not in app.plugins
+        await app.uninstall("thumbnails")
+        assert (await app.schedules.get("thumbnails:sweep")).paused
+
+
+@pytest.mark.parametrize("singleton", [False, True])
+async def test_a_service_that_stops_slowly_starts_again(app: Mainspring, *, singleton: bool) -> None:
+    begun: list[int] = []
+    plugin = Plugin("watcher", "1")
+
+    @plugin.service(every="1s", singleton=singleton)
+    async def watch() -> None:
+        begun.append(1)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.3)
+
+    async with app.node():
+        app.install(plugin, grant=[Services()])
+        await asyncio.sleep(1)
+        await app.uninstall("watcher")
+        await asyncio.sleep(0.1)
+        app.install(plugin, grant=[Services()])
+        await asyncio.sleep(5)
+        assert len(begun) == 2
+
+
+def test_a_schedule_name_that_is_taken_leaves_nothing_behind() -> None:
+    app = Mainspring("memory://")
+
+    @app.schedule(Every("1m"), name="thumbnails:sweep")
+    @app.task(name="sweep")
+    async def sweep() -> None: ...
+
+    with pytest.raises(NameTaken, match="schedule"):
+        app.install(Thumbnails().plugin, grant="all")
+    assert {str(name) for name in app.registry.names} == {"sweep"}
+
+
+def test_what_is_declared_after_the_install_is_refused() -> None:
+    app = Mainspring("memory://")
+    plugin = Plugin("late", "1")
+    app.install(plugin)
+
+    async def work() -> None: ...
+
+    with pytest.raises(PluginError, match="installed already"):
+        plugin.task(work)
+    with pytest.raises(PluginError, match="installed already"):
+        plugin.service(work)
+    assert plugin.tasks == []
+
+
+def test_a_namespace_is_no_list_of_them() -> None:
+    with pytest.raises(DeclarationError, match="several namespaces"):
+        EnqueueTasks("mail")  # type: ignore[arg-type]  # the mistake
+    assert EnqueueTasks(["mail"]).allows("mail")  # type: ignore[arg-type]  # a list will do
+    assert not EnqueueTasks(("mail",)).allows("")
+
+
+async def test_a_transaction_of_the_store_is_a_write_of_the_hosts(app: Mainspring) -> None:
+    plugin = Plugin("writer", "1")
+    errors: list[Exception] = []
+
+    @plugin.task(max_attempts=1)
+    async def write(ctx: Context) -> None:
+        try:
+            ctx.transaction()
+        except CapabilityError as error:
+            errors.append(error)
+        with ThreadPoolExecutor(1) as pool:  # where nobody knows who acts
+            try:
+                await asyncio.wrap_future(pool.submit(asyncio.run, _write(ctx)))
+            except CapabilityError as error:
+                errors.append(error)
+
+    app.host.offer(execute_write=lambda *_: None)
+    app.install(plugin, grant=[BackgroundJobs()])
+    async with app.node():
+        await (await write.enqueue()).result(timeout="1m")
+    assert [type(error) for error in errors] == [CapabilityError, CapabilityError]
+
+
+async def _write(ctx: Context) -> None:
+    await ctx.host.execute_write("DELETE FROM photos")

@@ -3,8 +3,11 @@
 A traceback is for those who ask for it, and for errors that nobody has thought of.
 """
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -51,6 +54,7 @@ class Root(LazyGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # whoever was reading has seen enough; that is no failure
+            _write_to_nobody()
             ctx.exit(Code.DONE)
         except MainspringError as error:
             if ctx.params.get("debug"):
@@ -64,6 +68,12 @@ def _line(error: click.UsageError) -> str:
         return message
     path = error.ctx.command_path if error.ctx else "mainspring"
     return f"{path}: {message} ({path} --help tells more)"
+
+
+def _write_to_nobody() -> None:
+    """Let what is still in the buffer of stdout go nowhere: Python writes it at its end, and would complain once more."""
+    with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:  # in tests stdout may be no file
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _told(line: str, code: int) -> int:

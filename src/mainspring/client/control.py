@@ -15,7 +15,7 @@ from mainspring.client.kinds import Code, rule_of
 from mainspring.client.plans import ScheduleOptions
 from mainspring.client.schedules import Schedules
 from mainspring.client.statements import BATCH, Iterated, Progress, StatementHost, Work
-from mainspring.core.job import JobId
+from mainspring.core.job import JobId, State
 from mainspring.core.names import Name
 from mainspring.core.rules import Cron, Every, Manual, Once, Rule
 from mainspring.core.schedule import Schedule
@@ -118,7 +118,11 @@ class Control:
         except UnknownSchedule:
             return False
         store = await self._connection.store()
-        await cancel_jobs(store, await _open_jobs(store, name))
+        open_ = await _open_jobs(store, name)
+        await cancel_jobs(store, open_)
+        for view in await store.get(open_) if self._connection.on_cancel else ():
+            if view and view.job.state is State.RUNNING and self._connection.on_cancel:
+                self._connection.on_cancel(view.job.id, view.job.lease)  # else it would see it with the next beat
         return True
 
     async def list(self, *, limit: int = 1000) -> tuple[Row, ...]:

@@ -86,6 +86,7 @@ class Plugin:
             if not isinstance(task, Task) or task not in self.tasks:
                 raise ScheduleError(f"schedule {name or task!r}", "write @plugin.schedule(…) above @plugin.task")
             planned = task.definition.name if name is None else self._name(name)
+            self._must_be_out()
             if planned in self.plans:
                 raise NameTaken(str(planned))
             call = task.call(*args, **(kwargs or {}))
@@ -142,6 +143,7 @@ class Plugin:
         """Declare a service of this plugin; as `@app.service` does."""
 
         def declare(function: S) -> S:
+            self._must_be_out()
             given: ServiceOptions = {**options, "name": str(self._name(options.get("name") or _local(function)))}
             definition = declare_service(function, given)
             if definition.name in self.services:
@@ -161,6 +163,7 @@ class Plugin:
 
     def _adapt(self, function: Callable[..., Any], options: TaskOptions) -> TaskOptions:
         """Put a task into the namespace, and into the queue by which the plugin as a whole is limited."""
+        self._must_be_out()
         if options.get("queue") is not None:
             raise DeclarationError(
                 f"plugin {self.id}", "all its tasks are in the queue that has its name; leave out queue"
@@ -174,6 +177,12 @@ class Plugin:
         if aliases := options.get("aliases"):
             adapted["aliases"] = [str(self._name(alias)) for alias in read_texts(aliases)]
         return adapted
+
+    def _must_be_out(self) -> None:
+        if self.connection.lender is not None:
+            raise PluginError(
+                self.id, "it is installed already, with what it had declared by then; declare all of it first"
+            )
 
     def _name(self, local: str) -> Name:
         if ":" in local:

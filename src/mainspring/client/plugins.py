@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -13,15 +12,13 @@ from mainspring.client.upkeep import ID, upkeep
 from mainspring.core.job import NodeId
 from mainspring.core.limits import Limit
 from mainspring.core.names import Name
-from mainspring.core.steps import pause
-from mainspring.errors import DeclarationError, NameTaken, PluginError, UnknownSchedule
+from mainspring.errors import DeclarationError, NameTaken, PluginError
 from mainspring.plugins.capability import BackgroundJobs, Capability, Grants
 from mainspring.plugins.guard import Guard
 from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.events import log
-from mainspring.runtime.planned import Planned, step
+from mainspring.runtime.planned import Planned, pause_gone
 from mainspring.runtime.service import ServiceDefinition
-from mainspring.stores.port import Store
 from mainspring.task import Task
 
 UNINSTALLED: Final = "mainspring"
@@ -129,6 +126,9 @@ class Plugins:
         for name in plugin.services:
             if name in self._services:
                 raise NameTaken(str(name))
+        for name in plugin.plans:
+            if name in self._planned.everything():
+                raise NameTaken(str(name), "schedule")
         # The one step that may fail is the first, and what comes after it cannot.
         self._registry.add(*(task.definition for task in plugin.tasks))
         self._connection.guard = self._connection.guard or Guard(self._grants)
@@ -143,30 +143,33 @@ class Plugins:
             plans=dict(plugin.plans),
             resumes=UNINSTALLED,
         )
+        self._planned.gone.pop(plugin.id, None)
+        self._planned.changes += 1
         self._services.update(plugin.services)
         self._installed[plugin.id] = Installed(plugin=plugin, grants=grants)
 
     async def uninstall(self, id_: str) -> None:
         """Take a plugin out: its jobs wait, its schedules pause, its services stop. Installed again, it goes on.
 
-        What runs of it may finish. Where another program on the store has it still, its schedules go on.
+        What runs of it may finish. Where another program on the store has it still, its schedules go on. If the store does
+        not answer, it is out all the same, and whoever runs a node pauses its schedules later; so does a second call.
         """
         with self._changing:
-            plugin = self._take_out(id_)
+            if id_ not in self._planned.gone:
+                self._take_out(id_)
         ours = self._tell_nodes()
-        store = await self._connection.store()
-        if not await _is_known_elsewhere(store, plugin, ours):
-            await _pause_all(store, id_)
+        await pause_gone(await self._connection.store(), self._planned, ours)
 
     def uninstall_sync(self, id_: str) -> None:
         self._connection.wait_for(lambda: self.uninstall(id_))
 
-    def _take_out(self, id_: str) -> Plugin:
+    def _take_out(self, id_: str) -> None:
         found = self._installed.pop(id_, None)
         if found is None:
             raise PluginError(id_, "it is not installed")
         plugin = found.plugin
-        self._planned.plugins.pop(id_, None)
+        self._planned.gone[id_] = self._planned.plugins.pop(id_)
+        self._planned.changes += 1
         for name in plugin.services:
             self._services.pop(name, None)
         self._registry.remove(*(task.definition for task in plugin.tasks))
@@ -175,7 +178,6 @@ class Plugins:
         self._queues.pop(id_, None)
         self._grants[id_] = Grants()  # what still runs of it may ask for nothing more
         plugin.connection.lender = None
-        return plugin
 
     # Plugins that are installed with pip.
 
@@ -187,6 +189,8 @@ class Plugins:
         One that cannot be loaded or installed is reported by its name, and never stops the others. `grant` is the same
         for all, or says for each name what it may do; without one a plugin is granted what it requires.
         """
+        if isinstance(allow, str) and allow != "all":
+            raise DeclarationError("discover", f"several names are allowed, as in [{allow!r}], or 'all'")
         found = find()
         report = Discovered(broken=dict(found.broken))
         names = None if allow == "all" else set(allow)
@@ -244,25 +248,3 @@ def _limit(plugin: Plugin, grants: Grants) -> Limit | None:
     asked = [one.max_concurrent for one in (plugin.requires.find(BackgroundJobs), grants.find(BackgroundJobs)) if one]
     limits = [one for one in asked if one is not None]
     return Limit(concurrency=min(limits)) if limits else None
-
-
-async def _is_known_elsewhere(store: Store, plugin: Plugin, ours: Collection[NodeId]) -> bool:
-    names = {task.definition.name for task in plugin.tasks}
-    others = (view for view in await store.nodes() if view.alive and view.node.id not in ours)
-    return any(not names.isdisjoint(view.node.tasks) for view in others)
-
-
-async def _pause_all(store: Store, id_: str) -> None:
-    page = await store.list_schedules(owner=owner_of(id_), limit=PAGE)
-    while True:
-        for look in page.looks:
-            if look.schedule.paused is None:
-                await _pause(store, look.schedule.name, f"plugin {id_} is not installed")
-        if page.after is None:
-            return
-        page = await store.list_schedules(owner=owner_of(id_), limit=PAGE, after=page.after)
-
-
-async def _pause(store: Store, name: Name, reason: str) -> None:
-    with suppress(UnknownSchedule):  # somebody removed it meanwhile
-        await step(store, name, lambda look, now: pause(look.schedule, now, by=UNINSTALLED, reason=reason))

@@ -58,8 +58,13 @@ class EnqueueTasks(Capability):
     namespaces: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.namespaces is not None and not all(isinstance(one, str) for one in self.namespaces):
-            raise DeclarationError("EnqueueTasks", f"namespaces are text, not {self.namespaces!r}")
+        several = isinstance(self.namespaces, Iterable) and not isinstance(self.namespaces, str)
+        if self.namespaces is not None and not (several and all(isinstance(one, str) for one in self.namespaces)):
+            raise DeclarationError(
+                "EnqueueTasks", f"several namespaces are named, as in ['mail'], not {self.namespaces!r}"
+            )
+        if self.namespaces is not None:
+            object.__setattr__(self, "namespaces", tuple(self.namespaces))
 
     def allows(self, namespace: str) -> bool:
         return self.namespaces is None or namespace in self.namespaces

@@ -1,8 +1,9 @@
 """Who acts, and whether they may: capabilities are asked for where they are used, and not only where they are declared.
 
 What runs as a job or a service of a plugin acts for that plugin, and so does all that it calls, on the node's loop, in a
-thread or in a process slot. Everything else is the program itself, which may do anything. A guard keeps honest code
-honest: in one process no code can be kept from reaching behind it.
+thread or in a process slot. Threads and pools that a plugin makes itself are the exception: there only what is asked of
+the job's own context is known to be the plugin's. Everything else is the program itself, which may do anything. A guard
+keeps honest code honest: in one process no code can be kept from reaching behind it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,10 +48,13 @@ class Guard:
         if job is not None:
             self.enqueue([job])
 
-    def ask(self, kind: type[C]) -> C | None:
-        """Return what whoever acts was granted of a kind, or raise `CapabilityError`; None for the program itself."""
-        acting = self._acting()
-        return self.must(acting, kind) if acting else None
+    def ask(self, kind: type[C], namespace: str | None = None) -> C | None:
+        """Return what whoever acts was granted of a kind, or raise `CapabilityError`; None for the program itself.
+
+        Where it is known for whom something is done, as in a job's own context, that counts, in whatever thread it is.
+        """
+        acting = self._acting() if namespace is None else namespace
+        return self.must(acting, kind) if acting in self._grants else None
 
     def must(self, plugin: str, kind: type[C]) -> C:
         return self._grants[plugin].must(plugin, kind)

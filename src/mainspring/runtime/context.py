@@ -335,4 +335,6 @@ class Context:
             raise DeclarationError(
                 self.task, "a process slot has no part in the node's transactions; use the thread or coroutine executor"
             )
+        if self._host is not None:
+            self._host.must_be_allowed_to_write()
         return self._own_end

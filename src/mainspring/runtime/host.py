@@ -63,8 +63,9 @@ class Host:
     the program itself asks), or plain, which are called in a thread.
     """
 
-    def __init__(self, may_write: Callable[[], object]) -> None:
-        self._may_write = may_write
+    def __init__(self, may_write: Callable[[str | None], object]) -> None:
+        self.may_write = may_write
+        """Raises `CapabilityError` if the plugin of that namespace, or without one whoever acts, may not write."""
         self._changing = threading.Lock()
         self._offered = Offered()
 
@@ -134,10 +135,10 @@ class Host:
             raise offered.missing(kind.__name__)
         return cast("T", offered.own[kind])
 
-    def find(self, service: str) -> Callable[..., object]:
+    def find(self, service: str, namespace: str | None = None) -> Callable[..., object]:
         """Look up what is offered now, and whether whoever acts may use it; else raise `HostMissing` or `CapabilityError`."""
         if service == WRITE:
-            self._may_write()
+            self.may_write(namespace)
         offered = self._offered
         if service not in offered.calls:
             raise offered.missing(service)

@@ -39,6 +39,15 @@ class JobHost:
         self._store = store
         self._home = asyncio.get_running_loop()
 
+    @property
+    def namespace(self) -> str:
+        """The plugin whose job this is; empty for the program's own."""
+        return self._attempt.delivery.claim.job.task.namespace
+
+    def must_be_allowed_to_write(self) -> None:
+        """Raise `CapabilityError` if it is a plugin's job, and that was not granted `HostWrite`."""
+        self._host.may_write(self.namespace)
+
     async def compact_storage(self) -> None:
         """Have the program compact its storage; `CompactionFailed` if it could not."""
         await self._ask(COMPACT)
@@ -107,7 +116,7 @@ class JobHost:
     async def _call(self, service: str, *args: object) -> Any:  # noqa: ANN401 - the program's own
         self._must_go_on()
         try:
-            self._host.find(service)
+            self._host.find(service, self.namespace)
             if service != READ:
                 await self._confirm()
             return await self._host.call(service, *args)

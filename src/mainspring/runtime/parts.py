@@ -21,7 +21,7 @@ from mainspring.runtime.host import Host
 from mainspring.runtime.keeper import Ears, Keeper, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.orders import Obeys, Orders
-from mainspring.runtime.planned import Planned
+from mainspring.runtime.planned import Planned, pause_gone
 from mainspring.runtime.planned import declare as declare_schedules
 from mainspring.runtime.process import this_process
 from mainspring.runtime.pruner import Pruner
@@ -70,6 +70,7 @@ class Parts:
         self._planned = planned
         self._plans: Mapping[Name, Plan] | None = None
         """The schedules that the store has been told of."""
+        self._changes = 0
         self.ticker = Ticker(store, events, clock=clock, tick=None if settings.tick is None else seconds(settings.tick))
         self.settler = Settler(store, events)
         self.body = Body(store, events, settings, middleware, clock=clock, host=host)
@@ -109,11 +110,12 @@ class Parts:
     @property
     def has_news(self) -> bool:
         """Whether more has been declared in this program than the store knows of."""
-        return self.declared != self.names or self._plans != self._planned.everything()
+        told = self.declared, self._plans, self._changes
+        return told != (self.names, self._planned.everything(), self._planned.changes)
 
     async def declare(self, tell: Callable[[], Awaitable[None]] | None = None) -> None:
         """Tell the store what is declared here. Tasks that are new are claimed only after that."""
-        names, plans = self.names, self._planned.everything()
+        names, plans, changes = self.names, self._planned.everything(), self._planned.changes
         await self._store.declare(self.gates())
         await self._store.declare_breakers(
             {name: rule for one in self._registry for name, rule in one.breakers.items()}
@@ -121,7 +123,9 @@ class Parts:
         is_done = await declare_schedules(self._store, self._planned, names)
         if tell:
             await tell()
-        self.declared, self._plans = names, plans if is_done else None
+            # After that: of several who uninstall the same plugin at once, the last one sees that nobody has it any more.
+            await pause_gone(self._store, self._planned, {self._me().node})
+        self.declared, self._plans, self._changes = names, plans if is_done else None, changes
 
     def _tasks(self) -> tuple[frozenset[Name], frozenset[Name]]:
         """What may be claimed: tasks for the event loop and threads, and those for process slots."""

@@ -14,10 +14,11 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
+from mainspring.core.job import NodeId
 from mainspring.core.names import Name
 from mainspring.core.releases import is_older
 from mainspring.core.schedule import Decision, Plan, Schedule
-from mainspring.core.steps import change, create, decide, differences, is_declared, remove, resume
+from mainspring.core.steps import change, create, decide, differences, is_declared, pause, remove, resume
 from mainspring.errors import NameTaken, ScheduleError, UnknownSchedule
 from mainspring.ids import new_id
 from mainspring.runtime.events import log
@@ -43,6 +44,10 @@ class Planned:
     """By whom a schedule of this owner may have been paused that goes on when it is declared again."""
     plugins: "dict[str, Planned]" = field(default_factory=dict)
     """What the plugins of the app declare, each an owner of its own, by their ids."""
+    gone: "dict[str, Planned]" = field(default_factory=dict)
+    """Those that were uninstalled, likewise: their schedules are to be paused."""
+    changes: int = 0
+    """How often a plugin was installed or uninstalled."""
 
     def everything(self) -> dict[Name, Plan]:
         """Name all that is declared, whoever declares it."""
@@ -73,13 +78,18 @@ async def declare(store: Store, planned: Planned, tasks: frozenset[Name]) -> boo
     the time.
     """
     done = await _declare_all(store, planned, tasks)
-    for plugin in tuple(planned.plugins.values()):
-        done = await _declare_all(store, plugin, tasks) and done
-        await _resume(store, plugin)
+    for id_, plugin in tuple(planned.plugins.items()):
+        is_installed = partial(_is, planned.plugins, id_, plugin)
+        done = await _declare_all(store, plugin, tasks, while_=is_installed) and done
+        await _resume(store, plugin, while_=is_installed)
     return done
 
 
-async def _resume(store: Store, planned: Planned) -> None:
+def _is(plugins: "dict[str, Planned]", id_: str, plugin: Planned) -> bool:
+    return plugins.get(id_) is plugin
+
+
+async def _resume(store: Store, planned: Planned, *, while_: Callable[[], bool]) -> None:
     """Let schedules go on that were paused only because nobody declared them."""
 
     def go_on(look: Look, now: datetime) -> Decision:
@@ -87,15 +97,36 @@ async def _resume(store: Store, planned: Planned) -> None:
 
     owned, _ = await _owned(store, planned.owner)
     for schedule in (look.schedule for look in owned):
-        if schedule.paused and schedule.paused.by == planned.resumes and schedule.name in planned.plans:
+        if schedule.paused and schedule.paused.by == planned.resumes and schedule.name in planned.plans and while_():
             with suppress(UnknownSchedule):
                 await step(store, schedule.name, go_on)
 
 
-async def _declare_all(store: Store, planned: Planned, tasks: frozenset[Name]) -> bool:
+async def pause_gone(store: Store, planned: Planned, ours: Collection[NodeId]) -> None:
+    """Pause the schedules of plugins that were uninstalled here, unless another node still has their tasks."""
+    for id_, plugin in tuple(planned.gone.items()):
+        tasks = {plan.template.task for plan in plugin.plans.values()}
+        others = (view for view in await store.nodes() if view.alive and view.node.id not in ours)
+        if any(not tasks.isdisjoint(view.node.tasks) for view in others):
+            continue
+        owned, _ = await _owned(store, plugin.owner)
+        for schedule in (look.schedule for look in owned):
+            if schedule.paused is None and id_ in planned.gone:
+                await _pause(store, schedule.name, plugin.resumes, f"plugin {id_} is not installed")
+
+
+async def _pause(store: Store, name: Name, by: str, reason: str) -> None:
+    with suppress(UnknownSchedule):  # somebody removed it meanwhile
+        await step(store, name, lambda look, now: pause(look.schedule, now, by=by, reason=reason))
+
+
+async def _declare_all(
+    store: Store, planned: Planned, tasks: frozenset[Name], *, while_: Callable[[], bool] = lambda: True
+) -> bool:
+    """Declare what one owner has; no more of it once that is not to be any longer."""
     owned, unreadable = await _owned(store, planned.owner)
     newer = _newer(planned, owned, unreadable)
-    done = [await _declare(store, planned, name, plan, newer=newer) for name, plan in planned.plans.items()]
+    done = [await _declare(store, planned, name, plan, newer=newer) for name, plan in planned.plans.items() if while_()]
     if count := done.count(_Done.AS_IT_WAS):
         log.info("%s of the schedules that %s declares are there already", count, planned.owner)
     return await _remove(store, planned, tasks) and _Done.OVERTAKEN not in done

@@ -22,7 +22,7 @@ from mainspring.runtime.single import Single
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.stores.records import NodeView
-from mainspring.supervise import NO_PAUSE, Ending, Service, Stop, TaskEnd, TaskSet
+from mainspring.supervise import NO_PAUSE, Service, Stop, TaskEnd, TaskSet
 
 GRACE: Final = 10.0  # seconds that a step under way may take to finish once shutdown has begun
 LAST_WORDS: Final = 2.0  # seconds that giving up all leases may take; they run out by themselves
@@ -50,10 +50,11 @@ class Services:
         self._clock = clock
         self._has_begun = False
         self._begun: dict[Name, ServiceDefinition] = {}
+        self._retiring: set[Name] = set()
         self._singles: tuple[Single, ...] = ()
         self._neighbours = Neighbours()
         self._running = TaskSet(on_end=self._has_ended)
-        self._keeping = TaskSet()
+        self._keeping = TaskSet(on_end=self._keeper_has_ended)
 
     # While the node runs.
 
@@ -67,25 +68,36 @@ class Services:
         if self._running.stop.is_set() or not self._has_begun:
             return
         definitions = dict(self._definitions)
-        for name in [name for name, begun in self._begun.items() if definitions.get(name) is not begun]:
-            self._retire(name)
+        gone = [name for name, begun in self._begun.items() if definitions.get(name) is not begun]
+        for name in gone:
+            if name not in self._retiring:
+                self._retire(name)
         for name, definition in definitions.items():
             if name not in self._begun:
                 self._begun[name] = definition
                 self._begin(definition)
 
     def _retire(self, name: Name) -> None:
+        """Stop one. Until it has really stopped it counts as begun, whatever is declared meanwhile."""
         single = next((single for single in self._singles if single.name == str(name)), None)
-        if single is None:
+        if single is not None:
+            self._retiring.add(name)
+            single.retire(lambda: self._keeping.cancel(_keeper_of(single.name)))  # `_keeper_has_ended` hears of it
+        elif str(name) in self._running.running:
+            self._retiring.add(name)
             self._running.cancel(str(name))  # `_has_ended` hears of it
         else:
-            single.retire(lambda: self._retired(single, name))
+            self._begun.pop(name, None)
 
-    def _retired(self, single: Single, name: Name) -> None:
-        self._singles = tuple(one for one in self._singles if one is not single)
-        self._keeping.cancel(_keeper_of(single.name))
+    def _retired(self, name: Name) -> None:
+        self._retiring.discard(name)
         self._begun.pop(name, None)
-        asyncio.get_running_loop().call_soon(self.refresh)
+        self.refresh()
+
+    def _keeper_has_ended(self, end: TaskEnd) -> None:
+        for name in [name for name in self._retiring if _keeper_of(str(name)) == end.name]:
+            self._singles = tuple(single for single in self._singles if single.name != str(name))
+            self._retired(name)
 
     def hint(self) -> None:
         """Let those who stand by look whether a lease is free; may be called from any thread."""
@@ -129,10 +141,8 @@ class Services:
             if single.name == end.name:  # a tenure is over: the next one may begin
                 single.wake.notify_one()
                 return
-        name = Name.parse(end.name)
-        if end.ending is Ending.CANCELLED and self._definitions.get(name) is not self._begun.get(name):
-            del self._begun[name]
-            self.refresh()
+        if (name := Name.parse(end.name)) in self._retiring:
+            self._retired(name)
 
     # The end.
 

@@ -172,8 +172,8 @@ class Commit:
             self._waiting.clear()
             return self._group
 
-    def _serve_group(self, group: list[Request]) -> None:
-        """Do what has not been done yet, and write what all of it has changed."""
+    def _serve_group(self, group: list[Request], *, is_last: bool = True) -> None:
+        """Do what has not been done yet, and write what all of it has changed; others come near only after the last."""
         # Without the guard: while it is busy nobody else comes near the memory, and event loops wait for the guard.
         for request in group:
             if not request.done:
@@ -189,7 +189,7 @@ class Commit:
                 for request in group:
                     _fail(request, error)
             ring, self.rang = self.rang, False
-            self._busy = bool(self._waiting)
+            self._busy = not is_last or bool(self._waiting)
         if ring:
             self.ring()
 
@@ -220,7 +220,7 @@ class Commit:
             elif request.kind is not Kind.PASSING:  # those have been done, and stay
                 request.done = False
                 try:
-                    self._serve_group([request])
+                    self._serve_group([request], is_last=False)
                 except Unwritable as its_own:
                     self._serve_one_by_one([request], its_own)
         with self._guard:
