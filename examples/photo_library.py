@@ -88,7 +88,7 @@ async def main(folder: Path) -> None:
     app.install(digest, grant="all")
 
     async with app.node(concurrency=5):
-        while library.counts() != (7, 7):  # noqa: ASYNC110 - what it waits for is in a database
+        while (counts := library.counts())[0] != counts[1]:  # noqa: ASYNC110 - what it waits for is in a database
             await asyncio.sleep(0.05)
         await (await app.schedules.run("digest:tell")).result(timeout="10s")
         try:
@@ -103,6 +103,7 @@ async def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
+        Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
         asyncio.run(main(Path(sys.argv[1])))
     else:
         with tempfile.TemporaryDirectory() as temporary:

@@ -286,7 +286,7 @@ class Mainspring:
         if self._nodes:
             self._bring_upkeep()
 
-    async def uninstall(self, id_: str) -> None:
+    async def uninstall(self, id_: str | Plugin) -> None:
         """Take a plugin out: its jobs wait, its schedules pause, its services stop."""
         if id_ == UPKEEP:
             self._upkeep = False
@@ -299,6 +299,8 @@ class Mainspring:
         """
         from mainspring.plugins.mirror import TRY_AGAIN, Mirror  # noqa: PLC0415 - only programs that have one load it
 
+        if isinstance(sink, type) or not callable(getattr(sink, "prepare", None)):
+            raise DeclarationError("mirror", f"it writes into a sink, as LadybugSink('graph.lbug'), and not {sink!r}")
         mirror = Mirror(lambda: self.store, sink, timeout=timeout)
 
         @self.service(name=name, wake=mirror.wake, singleton=True, backoff=TRY_AGAIN, listeners=())

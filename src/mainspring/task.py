@@ -13,6 +13,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeV
 from mainspring.client.calls import Call, Pattern, submit, submit_sync
 from mainspring.client.connection import Connection
 from mainspring.client.declaration import TaskOptions, declare
+from mainspring.client.function import returns_outcome
 from mainspring.client.keys import Keys
 from mainspring.client.options import Options, Using
 from mainspring.core.codec import Value
@@ -192,6 +193,9 @@ class Declarer:
         definition = declare(function, together)
         if self._complete:
             definition = self._complete(definition)
+        elif returns_outcome(function):
+            problem = "Done, DoneAndReschedule and Failed mean something in @plugin.job; return a value, or raise"
+            raise DeclarationError(f"task {definition.name}", problem)
         task: TaskFunction[..., Any, ..., Any] = TaskFunction(definition, self._connection)
         self._register(task)
         return task

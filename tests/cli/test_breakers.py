@@ -1,9 +1,11 @@
 """`mainspring breakers`: what a person sees of them, and does to them."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from mainspring import Mainspring
 from mainspring.core.breaker import Breaker
 from mainspring.core.names import Name
 from tests.cli.conftest import Shop, cli
@@ -58,3 +60,22 @@ def test_a_breaker_that_is_not_there_is_told_with_the_nearest(guarded: Shop, com
     done = cli("breakers", command, "mial", "--url", guarded.url)
     assert done.exit_code == 1
     assert "mail" in done.output
+
+
+def test_the_doctor_tells_of_breakers_that_hold_jobs_back(guarded: Shop) -> None:
+    assert "breakers" not in cli("doctor", "--url", guarded.url).output
+    cli("breakers", "open", "mail", "--url", guarded.url)
+    assert "open breakers of mail (forced)" in cli("doctor", "--url", guarded.url).output
+
+
+def test_the_doctor_does_not_stand_in_its_own_way(tmp_path: Path) -> None:
+    url = f"sidecar://{tmp_path}"
+    asyncio.run(_opened(url))
+    done = cli("doctor", "--url", url)
+    assert "there is nobody to hear" in done.output
+    assert "fail  doorbell" not in done.output
+
+
+async def _opened(url: str) -> None:
+    async with Mainspring(url) as app:
+        await app.store.pause("mail")

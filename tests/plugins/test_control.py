@@ -162,10 +162,11 @@ async def test_a_name_with_a_dot_is_that_of_the_only_pair_that_prints_so(app: Ma
     @three.task(name="sweep")
     async def deep() -> None: ...
 
+    await app.uninstall("uni")
+
     @one.task(name="system.deep.sweep")
     async def same() -> None: ...
 
-    await app.uninstall("uni")
     app.install(one, grant=[BackgroundJobs()])
     app.install(three, grant=[BackgroundJobs()])
     with pytest.raises(ControlError, match="write it with the colon"):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,17 @@ from mainspring.errors import (
     StoreUnavailable,
     UnknownTask,
 )
-from mainspring.plugins import BackgroundJobs, Capability, EnqueueTasks, HostWrite, Schedules, Services
+from mainspring.plugins import (
+    BackgroundJobs,
+    Capability,
+    Done,
+    EnqueueTasks,
+    Failed,
+    HostWrite,
+    JobOutcome,
+    Schedules,
+    Services,
+)
 
 EVERYTHING: list[Capability] = [BackgroundJobs(), Schedules(), Services(), HostWrite(), EnqueueTasks()]
 
@@ -624,3 +635,25 @@ async def test_a_transaction_of_the_store_is_a_write_of_the_hosts(app: Mainsprin
 
 async def _write(ctx: Context) -> None:
     await ctx.host.execute_write("DELETE FROM photos")
+
+
+@pytest.mark.parametrize("outcome", [JobOutcome, Done, Failed])
+def test_an_outcome_that_would_mean_nothing_is_refused(outcome: Any) -> None:  # noqa: ANN401 - a type, or several
+    async def work() -> None: ...
+
+    work.__annotations__["return"] = outcome
+    for declare in (Mainspring("memory://").task, Plugin("a", "1").task):
+        with pytest.raises(DeclarationError, match=r"@plugin\.job"):
+            declare(work)
+
+
+async def test_a_plugin_can_be_uninstalled_by_itself(app: Mainspring) -> None:
+    thumbnails = Thumbnails()
+    app.install(thumbnails.plugin, grant="all")
+    await app.uninstall(thumbnails.plugin)
+    assert "thumbnails" not in app.plugins
+
+
+def test_a_mirror_needs_a_sink() -> None:
+    with pytest.raises(DeclarationError, match="LadybugSink"):
+        Mainspring("memory://").mirror("graph.lbug")  # type: ignore[arg-type]  # the mistake

@@ -12,6 +12,7 @@ from mainspring.core.names import Name
 from mainspring.errors import DeclarationError
 from mainspring.runtime.context import Context
 from mainspring.runtime.executors.reference import main_module
+from mainspring.runtime.reported import Done, DoneAndReschedule, Failed
 
 _HERE: Final = "<locals>"
 _MAIN: Final = ("__main__", "__mp_main__")  # the second is what the first is called in a child of multiprocessing
@@ -68,6 +69,12 @@ def result_type(function: Callable[..., object]) -> object:
     except Exception as error:  # an annotation is code, which may raise anything
         raise DeclarationError(repr(function), f"its annotation cannot be resolved: {error}") from error
     return None if hint in (Never, NoReturn) else hint
+
+
+def returns_outcome(function: Callable[..., object]) -> bool:
+    """Say whether a function declares that it returns what only job definitions are asked for."""
+    hint = result_type(function)
+    return any(kind in (Done, DoneAndReschedule, Failed) for kind in (hint, *get_args(hint)))
 
 
 def _check(function: Callable[..., object]) -> None:

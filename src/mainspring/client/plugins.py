@@ -148,19 +148,21 @@ class Plugins:
         self._services.update(plugin.services)
         self._installed[plugin.id] = Installed(plugin=plugin, grants=grants)
 
-    async def uninstall(self, id_: str) -> None:
+    async def uninstall(self, id_: str | Plugin) -> None:
         """Take a plugin out: its jobs wait, its schedules pause, its services stop. Installed again, it goes on.
 
         What runs of it may finish. Where another program on the store has it still, its schedules go on. If the store does
         not answer, it is out all the same, and whoever runs a node pauses its schedules later; so does a second call.
         """
+        if isinstance(id_, Plugin):
+            id_ = id_.id
         with self._changing:
             if id_ not in self._planned.gone:
                 self._take_out(id_)
         ours = self._tell_nodes()
         await pause_gone(await self._connection.store(), self._planned, ours)
 
-    def uninstall_sync(self, id_: str) -> None:
+    def uninstall_sync(self, id_: str | Plugin) -> None:
         self._connection.wait_for(lambda: self.uninstall(id_))
 
     def _take_out(self, id_: str) -> None:

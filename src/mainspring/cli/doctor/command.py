@@ -14,13 +14,14 @@ from mainspring.cli.codes import Code
 from mainspring.cli.doctor.content import content, tables
 from mainspring.cli.doctor.finding import Finding, Level, fail, ok
 from mainspring.cli.doctor.here import clock, sqlite_version, versions
-from mainspring.cli.doctor.life import FILE, SERVER, Bell, life
+from mainspring.cli.doctor.life import FILE, ONE_PROCESS, SERVER, Bell, life
 from mainspring.cli.doctor.place import place
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import SqliteFile, app_of, app_option, as_json, file_of, server_of, source_of_app, url_option
 from mainspring.cli.table import styled
 from mainspring.errors import DeclarationError, SchemaError, StoreError
 from mainspring.stores.port import Store
+from mainspring.stores.sidecar import SidecarStore
 
 NEEDED: Final = frozenset({"server", "schema", "role"})
 """Subjects without which a store cannot be opened."""
@@ -113,6 +114,8 @@ def _of_file(file: SqliteFile) -> Iterator[Finding]:
 
 
 def _bell_of(store: Store) -> Bell:
+    if isinstance(store, SidecarStore):
+        return ONE_PROCESS
     settings = server_of(store)
     return FILE if settings is None else SERVER._replace(rings=settings.listen)
 

@@ -10,6 +10,7 @@ from mainspring.cli.doctor.finding import Finding, fail, ok, warn
 from mainspring.cli.doctor.plans import plans
 from mainspring.cli.nodes import SILENT, standing
 from mainspring.cli.words import count, length
+from mainspring.core.breaker import Phase
 from mainspring.core.job import State
 from mainspring.errors import StoreError
 from mainspring.stores.port import Store
@@ -32,12 +33,16 @@ class Bell(NamedTuple):
     stuck: str
     """What to do where nothing can be committed."""
     rings: bool = True
+    silent: str = "listen=false: nodes look by themselves, once a second"
+    """Why there is none."""
 
 
 FILE: Final = Bell(
     "jobs start late, by polling; see whether sockets can be made beside the file",
     "see which process holds its write lock",
 )
+ONE_PROCESS: Final = Bell("", "", rings=False, silent="one process has the file at a time: there is nobody to hear")
+MOST_BREAKERS: Final = 1000
 SERVER: Final = Bell(
     "jobs of other processes start up to a second late; see what is in between: a pooler, or another server",
     "see who holds locks there: SELECT * FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
@@ -49,7 +54,7 @@ async def life(store: Store, make: Callable[[], Store], bell: Bell = FILE) -> As
     if bell.rings:
         yield await doorbell(store, make(), bell)
     else:
-        yield ok("doorbell", "listen=false: nodes look by themselves, once a second")
+        yield ok("doorbell", bell.silent)
     nodes = await store.nodes()
     for finding in live_nodes(nodes, store.now()):
         yield finding
@@ -59,6 +64,8 @@ async def life(store: Store, make: Callable[[], Store], bell: Bell = FILE) -> As
     async for finding in plans(store, {task for one in well for task in one.node.tasks}, anyone=bool(well)):
         yield finding
     for finding in await _paused(store):
+        yield finding
+    for finding in await _breakers(store):
         yield finding
 
 
@@ -154,3 +161,15 @@ async def _paused(store: Store) -> list[Finding]:
         do = f"when they may go on: mainspring queues resume {paused[0].name}"
         return [warn("queues", f"paused with jobs in them: {', '.join(held)}", do)]
     return [ok("queues", f"{count(len(paused), 'paused queue')}, none with jobs" if paused else "none is paused")]
+
+
+async def _breakers(store: Store) -> list[Finding]:
+    """Say which tasks are held back by their breakers."""
+    page = await store.list_breakers(limit=MOST_BREAKERS)
+    shut = [view for view in page.breakers if view.circuit.phase is not Phase.CLOSED]
+    if not shut:
+        return []
+    told = ", ".join(f"{view.task} (forced)" if view.circuit.forced else str(view.task) for view in shut[:5])
+    more = f" and {len(shut) - 5} more" if len(shut) > 5 else ""
+    do = "see what failed: mainspring breakers show TASK; mainspring breakers reset TASK lets its jobs go on"
+    return [warn("breakers", f"jobs wait behind the open breakers of {told}{more}", do)]
