@@ -278,8 +278,9 @@ class Story:
         self, claim: Claim, outcome: Outcome, *, keeps_place: bool = False, by: NodeId | None = None
     ) -> Settlement:
         change = machine.decide(claim, outcome, self.now, roll=0.5)
-        # Only the holder knows the term. One that has forgotten it, as an older program would, is fine too.
-        term = self.terms.get((claim.job.id, claim.job.lease)) if by is None and claim.job.id.int % 16 else None
+        # Only the holder knows the term. One that has forgotten it is fine too, unless the attempt has succeeded.
+        is_known = by is None and (claim.job.id.int % 16 or isinstance(outcome, Succeeded))
+        term = self.terms.get((claim.job.id, claim.job.lease)) if is_known else None
         return Settlement(change=change, by=by or claim.node, seconds=1.5, keeps_place=keeps_place, term=term)
 
     def write(self, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -373,7 +374,8 @@ class Story:
                 self.write([Settlement(change=machine.command(claim.job, CancelJob(), self.now))])
                 claim = Claim(job=self.views[claim.job.id].job, node=claim.node)
             ended = self.end_of(claim, outcome)
-            self.write([replace(ended, term=None) if how == "without a term" else ended])
+            forgets = how == "without a term" and not isinstance(outcome, Succeeded)
+            self.write([replace(ended, term=None) if forgets else ended])
         self.claim(pick, Wish(room=3))
 
     def operate(self, task: Name, phase: Phase | None, behind: int | None) -> None:

@@ -69,6 +69,8 @@ def recorded(kept: Kept, settlement: Settlement, now: datetime) -> Step:
     if kept.rule is None or change.node is None:
         return Step(kept)
     attempt, verdict = attempt_of(settlement), breaker.verdict(change)
+    if settlement.term is None and verdict is breaker.Verdict.GOOD:
+        return Step(kept)  # successes are written in one go, and only those with a term are held against their breakers
     circuit = breaker.record(kept.rule, kept.circuit, attempt, term=settlement.term, verdict=verdict, now=now)
     return Step(kept) if circuit is kept.circuit else _moved(kept, circuit, now, attempt=attempt)
 

@@ -114,7 +114,8 @@ class Jobs(Protocol):
            that is deleted before its end leaves it as cancelled. A schedule that `waits` is looked at again: `next_at` and `last_end` become the store's now,
            it waits no longer, its revision grows; one that is paused keeps its `next_at`.
         9. The end of an attempt, if it is accepted, is recorded with the breaker of its task (`breaker.record`) in the
-           same transaction, in the order of the settlements; a change of its phase comes with the answer.
+           same transaction, in the order of the settlements; a change of its phase comes with the answer. A success
+           without the term that its delivery brought says nothing.
         10. An end of the probe that is no verdict frees its place, whoever writes it.
         11. While a place of a schedule's job is kept, its run `lingers`: it stays open, and nobody is told, until the last
             such place is given up.
