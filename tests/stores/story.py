@@ -16,7 +16,7 @@ from mainspring.core.job import FINISHED, WAITING, Claim, Job, JobId, NodeId, Re
 from mainspring.core.limits import Gate
 from mainspring.core.machine import Change
 from mainspring.core.names import Name
-from mainspring.core.outcome import AttemptError, Lost, Outcome, Raised, Snoozed
+from mainspring.core.outcome import AttemptError, Lost, Outcome, Raised, Snoozed, Succeeded
 from mainspring.duration import duration
 from mainspring.errors import IllegalTransition, MainspringError
 from mainspring.stores.records import (
