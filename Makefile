@@ -28,7 +28,7 @@ demo: ## see it at work
 	$(setup) rich
 	@.venv/bin/mainspring demo $(ARGS)
 
-test: ## run everything that can be tested on this machine; says what cannot (up to 15 minutes)
+test: ## run everything that can be tested on this machine; says what cannot (about 25 minutes)
 	$(setup) test,docs
 	@$(run) coverage erase
 	@$(run) coverage run -m pytest $(spread) $(ARGS)

@@ -8,7 +8,7 @@ that; set back, it keeps a breaker open for at most one more cooldown.
 
 Every change of phase begins a new term, and an end counts only in the term in which its attempt was let through: a late
 failure from before the breaker opened cannot fail the probe. Who asks does not matter, since the state is a value
-that a store keeps, with a revision: of two that ask at once, the one whose revision is no longer true asks again.
+that a store keeps: of two that ask at once, the second one finds what the first has made of it.
 """
 
 from dataclasses import dataclass
