@@ -5,12 +5,18 @@ MainspringError
 │   ├── BadName             a name that could not be kept or printed without loss
 │   ├── BadDuration         a length of time that cannot be read
 │   ├── ScheduleError       a rule that cannot be read or can never fire, or a schedule that cannot do what was asked
-│   └── ControlError        the control object was asked for what makes no sense, or has nobody to ask
+│   ├── ControlError        the control object was asked for what makes no sense, or has nobody to ask
+│   ├── BadOutboxName       a name that no outbox can have
+│   ├── BadPayloadType      the name of a payload's type that cannot be kept with a message
+│   ├── PartitionOutOfRange a partition that the outbox does not have
+│   └── PartitionCountMismatch  an outbox that is there already with another number of partitions
 ├── PayloadError            a value does not fit the types it was declared with (also a ValueError)
+│   └── PayloadTooLarge     a message is larger than an outbox takes
 ├── IllegalTransition       the life of a job has no such step
 ├── UnknownTask             no task is registered under that name
 ├── UnknownSchedule         no schedule is kept under that name
 ├── UnknownBreaker          the task of that name has no breaker
+├── UnknownOutbox           no outbox is kept under that name
 ├── Conflict                a unique key is taken by another job
 ├── LeaseLost               the attempt no longer holds its job; nothing it writes counts
 ├── JobGone                 a job is not there: never was, was deleted, or is past its retention
@@ -118,6 +124,18 @@ class PayloadError(MainspringError, ValueError):
         return f"{self.subject}{where}: {self.problem}"
 
 
+class PayloadTooLarge(PayloadError):
+    """The message for `outbox` has `size` bytes, and may have `limit`."""
+
+    def __init__(self, outbox: str, size: int, limit: int) -> None:
+        problem = f"{size:,} bytes, the limit is {limit:,}; keep it elsewhere and send its key"
+        super().__init__(f"outbox {outbox}", "", problem)
+        self.outbox = outbox
+        self.size = size
+        self.limit = limit
+        self.args = (outbox, size, limit)
+
+
 class IllegalTransition(MainspringError):
     """The life of a job has no step from `source` to `target`."""
 
@@ -223,6 +241,63 @@ class Conflict(MainspringError):
 
     def __str__(self) -> str:
         return f"the unique key {self.key!r} of {self.task} is taken by job {self.job}"
+
+
+class BadOutboxName(DeclarationError):
+    """No outbox can have this `name`."""
+
+    def __init__(self, name: object) -> None:
+        problem = "a name has 1 to 1024 of A-Z, a-z, 0-9, dot, hyphen and underscore, and begins and ends with a letter or digit"
+        super().__init__(f"outbox {name!r}", problem)
+        self.name = name
+        self.args = (name,)
+
+
+class BadPayloadType(DeclarationError):
+    """The `type` of a payload has a name that cannot be kept with a message."""
+
+    def __init__(self, type: object) -> None:  # noqa: A002 -- what it is called everywhere
+        super().__init__(f"payload type {type!r}", "it has 1 to 1024 printable characters of ASCII")
+        self.type = type
+        self.args = (type,)
+
+
+class PartitionOutOfRange(DeclarationError):
+    """The `outbox` has `partitions` of them, numbered from 0, and no `partition` of that number."""
+
+    def __init__(self, outbox: str, partition: object, partitions: int) -> None:
+        problem = f"its partitions are 0 to {partitions - 1}, there is no {partition!r}; leave it out and give a key"
+        super().__init__(f"outbox {outbox}", problem)
+        self.outbox = outbox
+        self.partition = partition
+        self.partitions = partitions
+        self.args = (outbox, partition, partitions)
+
+
+class PartitionCountMismatch(DeclarationError):
+    """The `outbox` is there already with `found` partitions, and `expected` were asked for."""
+
+    def __init__(self, outbox: str, expected: int, found: int) -> None:
+        problem = (
+            f"it was created with {found} partitions, and keeps them, since the order of its keys hangs on them; say "
+            f"partitions={found}, or give an outbox with {expected} another name"
+        )
+        super().__init__(f"outbox {outbox}", problem)
+        self.outbox = outbox
+        self.expected = expected
+        self.found = found
+        self.args = (outbox, expected, found)
+
+
+class UnknownOutbox(MainspringError):
+    """No outbox is kept under this `name`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"there is no outbox {self.name!r} in this store; the first message, or a node that handles it, makes it"
 
 
 class LeaseLost(MainspringError):
