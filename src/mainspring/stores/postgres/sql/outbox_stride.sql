@@ -1,0 +1,36 @@
+-- Writes steps of different lines, those that are at the revision from which they lead, which nobody else holds who is alive
+-- and nobody else is writing; returns their places. And one row with NULL, if the node is alive under its term: without it
+-- nothing is written. Indexes: nodes_pkey, nodes_id_key, outboxes_name_key, outbox_stands_pkey.
+WITH me AS MATERIALIZED (
+    SELECT id FROM mainspring.nodes WHERE term = $2::bigint AND id = $1::text AND alive
+),
+new AS MATERIALIZED (
+    SELECT new.*, outboxes.id * 64 + new.partition AS line
+    FROM unnest(
+        $4::text[], $5::integer[], $6::bigint[], $7::bigint[], $8::text[], $9::integer[], $10::integer[], $11::integer[],
+        $12::timestamptz[], $13::bytea[]
+    ) WITH ORDINALITY AS new (
+        outbox, partition, before, cursor, holder, given, width, attempts, retry_at, error, place
+    )
+    JOIN mainspring.outboxes ON outboxes.name = new.outbox AND new.partition BETWEEN 0 AND outboxes.partitions - 1
+),
+held AS MATERIALIZED (
+    SELECT stands.line, stands.revision
+    FROM new JOIN mainspring.outbox_stands AS stands ON stands.line = new.line AND stands.revision = new.before
+    WHERE EXISTS (SELECT FROM me) AND (
+        stands.holder IS NULL OR stands.holder = $1
+        OR NOT EXISTS (SELECT FROM mainspring.nodes WHERE nodes.id = stands.holder AND nodes.alive)
+    )
+    FOR UPDATE OF stands SKIP LOCKED
+),
+written AS (
+    UPDATE mainspring.outbox_stands AS stands
+    SET revision = new.before + 1, cursor = new.cursor, holder = new.holder, given = new.given, width = new.width,
+        attempts = new.attempts, retry_at = new.retry_at, error = new.error, call = $3::uuid
+    FROM held JOIN new ON new.line = held.line
+    WHERE stands.line = held.line AND stands.revision = held.revision
+    RETURNING new.place
+)
+SELECT place FROM written
+UNION ALL
+SELECT NULL FROM me
