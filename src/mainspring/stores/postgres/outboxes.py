@@ -17,7 +17,7 @@ from mainspring.stores.outbox import Aside, Message, OutboxView, PartitionsLooke
 from mainspring.stores.postgres.nodes import gone
 from mainspring.stores.postgres.publish import digest
 from mainspring.stores.postgres.rows import columns, key_bytes, key_text
-from mainspring.stores.postgres.statements import statement
+from mainspring.stores.postgres.statements import Statement, statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 
 _LOOK: Final = statement("outbox_look")
@@ -28,6 +28,9 @@ _READ: Final = statement("outbox_read")
 _READ_ASIDE: Final = statement("outbox_asides_read")
 _KEYS_ASIDE: Final = statement("outbox_asides_keys")
 _STRIDE: Final = statement("outbox_stride")
+_STRIDE_OR_SKIP: Final = Statement(
+    _STRIDE.name, _STRIDE.text.replace("FOR UPDATE OF stands", "FOR UPDATE OF stands SKIP LOCKED")
+)
 _STRIDE_DONE: Final = statement("outbox_stride_done")
 _ADD_LETTERS: Final = statement("outbox_letters_add")
 _WRITE_ASIDE: Final = statement("outbox_asides_write")
@@ -37,6 +40,8 @@ _VIEWS: Final = statement("outbox_views")
 
 CHUNK: Final = 1000
 """Messages whose numbers are written as one row, at most."""
+PATIENCE: Final = "300ms"
+"""For so long a step waits for somebody else who is writing the same one, and has not committed yet."""
 
 
 # Numbers.
@@ -135,12 +140,14 @@ def views() -> Verb[tuple[OutboxView, ...]]:
 class Call:
     """Steps of one call, and how often it was tried: the answer to a try may have got lost after its commit."""
 
-    def __init__(self, id_: UUID, node: NodeId, term: int, strides: Sequence[Stride]) -> None:
+    def __init__(self, id_: UUID, node: NodeId, term: int, strides: Sequence[Stride], *, waits: bool = False) -> None:
         self.id: Final = id_
         self.node: Final = node
         self.term: Final = term
         self.strides: Final = strides
         self.tries = 0
+        self.waits = waits
+        """Whether to wait for others who are writing the same. If not, what they are at is not accepted."""
 
     @property
     def is_plain(self) -> bool:
@@ -158,7 +165,8 @@ def stride(at: datetime | None, call: Call) -> Verb[set[int]]:
         accepted |= {every[place - 1] for (place,) in (yield Ask(_STRIDE_DONE, (call.id, *_steps(call, every))))}
     for places in _rounds(call, [place for place in range(len(call.strides)) if place not in accepted]):
         values = columns([_step(call.strides[place]) for place in places])
-        rows = yield Ask(_STRIDE, (call.node, call.term, call.id, *values))
+        how, patience = (_STRIDE, PATIENCE) if call.waits else (_STRIDE_OR_SKIP, None)
+        rows = yield Ask(how, (call.node, call.term, call.id, *values, patience))
         if not rows:
             raise gone(call.node)
         done = [places[place - 1] for (place,) in rows if place is not None]

@@ -61,6 +61,7 @@ from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.skew import Skew
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.transaction import PostgresTransaction, may_conflict, settle_one
+from mainspring.stores.postgres.trouble import met_a_lock
 from mainspring.stores.postgres.verb import Ask, Verb
 from mainspring.stores.postgres.wake import Bells, Hint
 from mainspring.stores.records import (
@@ -409,11 +410,22 @@ class PostgresStore:
         self._connections.must_be_open()
         if not strides:
             return ()
-        call = outboxes.Call(new_id(self.now()), node, term, strides)
-        accepted = await self._run(lambda: outboxes.stride(self._at, call), whole=not call.is_plain)
+        call = outboxes.Call(new_id(self.now()), node, term, strides, waits=True)
+        try:
+            accepted = await self._stride(call)
+        except StoreUnavailable as error:
+            if not met_a_lock(error):
+                raise
+            call.waits = (
+                False  # somebody is at one of them who may never come back; the others are not to wait for that
+            )
+            accepted = await self._stride(call)
         if any(strides[place].after.holder is None for place in accepted):
             self._committed(None)
         return tuple(place in accepted for place in range(len(strides)))
+
+    async def _stride(self, call: outboxes.Call) -> set[int]:
+        return await self._run(lambda: outboxes.stride(self._at, call), whole=not call.is_plain)
 
     async def stride_in(self, tx: object, node: NodeId, term: int, stride: Stride) -> bool:
         """As the port says; a handler's own `transaction` is taken too."""

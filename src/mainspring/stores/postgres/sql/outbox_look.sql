@@ -5,7 +5,7 @@
 -- then and are over now, and of those that began later, but for those that are under way now, of which not even an entry
 -- of the index is looked at. What was rolled back is stepped over once, the index is told. In another cluster a snapshot
 -- means nothing: there everything may be new. Indexes: outboxes_name_key, outbox_chunks_pkey, outbox_messages_by_xid,
--- outbox_stands_pkey, outbox_asides_due.
+-- outbox_stands_pkey, outbox_asides_due, outbox_asides_by_key.
 WITH present AS MATERIALIZED (
     SELECT
         pg_current_snapshot() AS snapshot, (SELECT system_identifier FROM pg_control_system()) AS cluster,
@@ -51,7 +51,11 @@ SELECT
     EXISTS (SELECT FROM mainspring.nodes WHERE nodes.id = stand.holder AND nodes.alive) AS is_held,
     (
         SELECT retry_at FROM mainspring.outbox_asides AS asides
-        WHERE asides.line = lines.line AND retry_at IS NOT NULL ORDER BY retry_at, seq LIMIT 1
+        WHERE asides.line = lines.line AND retry_at IS NOT NULL AND NOT EXISTS (
+            SELECT FROM mainspring.outbox_asides AS before
+            WHERE before.line = asides.line AND before.digest = asides.digest AND before.seq < asides.seq
+        )
+        ORDER BY retry_at, seq LIMIT 1
     ) AS aside_at
 FROM present CROSS JOIN lines CROSS JOIN LATERAL (
     SELECT * FROM mainspring.outbox_stands AS stands

@@ -1,8 +1,11 @@
--- Writes steps of different lines, those that are at the revision from which they lead, which nobody else holds who is alive
--- and nobody else is writing; returns their places. And one row with NULL, if the node is alive under its term: without it
--- nothing is written. Indexes: nodes_pkey, nodes_id_key, outboxes_name_key, outbox_stands_pkey.
+-- Writes steps of different lines, those that are at the revision from which they lead, which nobody else holds who is alive;
+-- returns their places. And one row with NULL, if the node is alive under its term: without it nothing is written. Waits for
+-- whoever is writing the same one, for $14 at most if that is given. Indexes: nodes_pkey, nodes_id_key, outboxes_name_key,
+-- outbox_stands_pkey.
 WITH me AS MATERIALIZED (
-    SELECT id FROM mainspring.nodes WHERE term = $2::bigint AND id = $1::text AND alive
+    SELECT id FROM mainspring.nodes
+    WHERE term = $2::bigint AND id = $1::text AND alive
+        AND CASE WHEN $14::text IS NOT NULL THEN set_config('lock_timeout', $14, true) IS NOT NULL ELSE true END
 ),
 new AS MATERIALIZED (
     SELECT new.*, outboxes.id * 64 + new.partition AS line
@@ -21,7 +24,8 @@ held AS MATERIALIZED (
         stands.holder IS NULL OR stands.holder = $1
         OR NOT EXISTS (SELECT FROM mainspring.nodes WHERE nodes.id = stands.holder AND nodes.alive)
     )
-    FOR UPDATE OF stands SKIP LOCKED
+    ORDER BY stands.line
+    FOR UPDATE OF stands
 ),
 written AS (
     UPDATE mainspring.outbox_stands AS stands
