@@ -44,6 +44,7 @@ QUERIES = [
 LARGE = (
     *("jobs", "history", "traces", "attempts", "log_lines", "unique_keys", "keys"),
     *("schedules", "positions", "runs", "moved"),
+    *("outbox_messages", "outbox_chunks", "outbox_stands", "outbox_texts", "outbox_letters", "outbox_asides"),
 )
 """What grows with jobs or schedules. The rest is small, and how it is read does not matter."""
 MAY_WALK = {
@@ -54,6 +55,13 @@ MAY_WALK = {
     "prune_unique_stray": "twenty pages",
     "runs_page_of_slots": "all of some slots, to put them in order",
     "runs_let_go": "what lingers is little",
+    "outbox_views": "it counts",
+    "outbox_number": "all that is new",
+    "outbox_number_foreign": "all of a line, once in a cluster",
+}
+MAY_MULTIPLY = {
+    "outbox_read": "what a chunk says, for each chunk",
+    "outbox_clear_rest": "the same",
 }
 MAY_READ_ALL_THAT_RUNS = {"places_of_running", "view_jobs_running", "view_queues"}
 # A look by one of these, all of whose first columns are given, finds one job, or what belongs to one.
@@ -72,6 +80,12 @@ BY_ONE = {
     "runs_pkey": ("id",),
     "runs_by_slot": ("schedule", "slot"),
     "moved_pkey": ("id",),
+    "outbox_messages_by_xid": ("line", "xid", "number"),
+    "outbox_chunks_pkey": ("line", "last"),
+    "outbox_stands_pkey": ("line", "revision"),
+    "outbox_texts_pkey": ("outbox", "digest"),
+    "outbox_letters_pkey": ("id",),
+    "outbox_asides_pkey": ("line", "seq"),
 }
 # A walk along one of these, from a place on and not further than a limit.
 BY_ORDER = {
@@ -93,6 +107,17 @@ BY_ORDER = {
     "runs_by_time": "keep_until",
     "runs_lingering": "id",
     "moved_pkey": "id",
+    "outbox_messages_by_xid": "xid",
+    "outbox_messages_rest_by_day": "published_at",
+    "outbox_chunks_pkey": "line",
+    "outbox_stands_pkey": "line",
+    "outbox_texts_by_time": "published_at",
+    "outbox_letters_by_state": "state",
+    "outbox_letters_pending": "id",
+    "outbox_letters_overdue": "deadline",
+    "outbox_letters_done": "completed_at",
+    "outbox_asides_due": "line",
+    "outbox_asides_by_key": "digest",
 }
 
 
@@ -268,7 +293,7 @@ def test_statements_do_not_walk_over_what_grows(tables: Tables) -> None:
 
 
 def test_statements_do_not_go_through_their_batch_for_each_job(tables: Tables) -> None:
-    found = {name: [*tables.multiplies(tables.plan(name))] for name in QUERIES}
+    found = {name: [*tables.multiplies(tables.plan(name))] for name in QUERIES if name not in MAY_MULTIPLY}
 
     assert {name: where for name, where in found.items() if where} == {}
 

@@ -20,7 +20,6 @@ _EMPTY: Final = statement("outbox_day_empty")
 _DROP: Final = statement("outbox_day_drop")
 _FIND: Final = statement("outbox_clear_find")
 _REST: Final = statement("outbox_clear_rest")
-_ALL: Final = statement("outbox_clear_all")
 _CHUNKS: Final = statement("outbox_clear_chunks")
 _TEXTS: Final = statement("outbox_clear_texts")
 
@@ -74,11 +73,12 @@ async def clear(connections: Runs, at: datetime | None, limit: int, marks: Marks
     is_ours = all(day.is_ours for day in days)
     lines = await connections.run(lambda: _find(marks.messages))
     done = {line.line: line.cursor for line in lines}
-    for line in lines:
-        if not is_ours or line.has_rest:
-            left = limit - gone
-            done[line.line], rows = await _clear_line(connections, line, left, _REST if is_ours else _ALL)
-            gone += rows
+    tables = [_REST] if any(line.has_rest for line in lines) else []
+    if not is_ours:
+        tables += [_in_day(day.first) for day in days if day.is_filled]
+    for line in lines if tables else ():
+        done[line.line], rows = await _clear_line(connections, line, limit - gone, tables)
+        gone += rows
     marks.move(marks.messages, done)
     filled = [day.first for day in days if day.is_filled] if is_ours else []
     await _clear_chunks(connections, marks, min(filled, default=_NEVER))
@@ -100,12 +100,13 @@ async def _clear_days(connections: Runs, at: datetime | None, days: Sequence[Day
     return len(filled)
 
 
-async def _clear_line(connections: Runs, line: Line, limit: int, how: Statement) -> tuple[int, int]:
-    """Delete messages of a line; returns up to which number they are gone, and how many there were."""
+async def _clear_line(connections: Runs, line: Line, limit: int, tables: Sequence[Statement]) -> tuple[int, int]:
+    """Delete messages of a line from some tables; returns up to which number they are gone, and how many there were."""
     after, gone = line.after, 0
     while after < line.cursor and gone < limit:
         upto = min(line.cursor, after + min(STEP, limit - gone))
-        gone += await connections.run(partial(_delete, how, line.line, after, upto))
+        for delete in tables:
+            gone += await connections.run(partial(_delete, delete, line.line, after, upto))
         after = upto
     return after, gone
 
@@ -126,6 +127,12 @@ def _days(at: datetime | None) -> Verb[list[Day]]:
 
 def _of_day(template: Statement, first: datetime) -> Verb[None]:
     yield Ask(MESSAGES.of_day(template, first.date()))
+
+
+def _in_day(first: datetime) -> Statement:
+    """Return how to delete from the table of a day."""
+    table = f"outbox_messages_{first:%Y%m%d}"
+    return Statement(_REST.name, _REST.text.replace("outbox_messages_rest", table))
 
 
 def _find(marks: Mapping[int, int]) -> Verb[list[Line]]:

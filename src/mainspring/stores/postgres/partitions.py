@@ -14,7 +14,6 @@ from mainspring.stores.postgres.verb import Ask, Verb
 AHEAD: Final = 14
 """For how many days to come there are tables: what is kept for longer goes to `history_rest`."""
 
-_MISSING: Final = statement("partition_missing")
 _MAKE: Final = statement("partition_make")
 _PASSED: Final = statement("partition_passed")
 _DROP: Final = statement("partition_drop")
@@ -24,22 +23,23 @@ _DAY: Final = timedelta(days=1)
 
 
 class Days(NamedTuple):
-    """A table in days. The statements are written for history, and read anew for any other."""
+    """A table in days."""
 
     table: str
-    column: str
-    """Says which day a row belongs to."""
     ahead: int
     """For how many days to come there are tables, at most."""
+    missing: Statement
 
     def make(self, ahead: int | None = None, *, most: int | None = None, at: datetime | None = None) -> Verb[None]:
         """Make tables for the days to come, at most so many of them. Several statements."""
         ahead = self.ahead if ahead is None else min(ahead, self.ahead)
-        missing = yield Ask(self._for_table(_MISSING), (at, ahead, ahead + 1 if most is None else most))
+        missing = yield Ask(self.missing, (at, ahead, ahead + 1 if most is None else most))
         if missing:
             yield Ask(_BOUNDED)
+        # Written for history, and the same for any other.
+        make_one = Statement(_MAKE.name, _MAKE.text.replace("history", self.table))
         for (day,) in missing:
-            yield Ask(self.of_day(self._for_table(_MAKE), day))
+            yield Ask(self.of_day(make_one, day))
 
     def of_day(self, template: Statement, day: date) -> Statement:
         """Return a statement for the table of one day."""
@@ -47,12 +47,9 @@ class Days(NamedTuple):
         first, last = (begin(one).isoformat() for one in (day, day + _DAY))
         return Statement(template.name, text.replace("first instant", first).replace("last instant", last))
 
-    def _for_table(self, template: Statement) -> Statement:
-        return Statement(template.name, template.text.replace("history", self.table).replace("keep_until", self.column))
 
-
-HISTORY: Final = Days("history", "keep_until", AHEAD)
-MESSAGES: Final = Days("outbox_messages", "published_at", 3)
+HISTORY: Final = Days("history", AHEAD, statement("partition_missing"))
+MESSAGES: Final = Days("outbox_messages", 3, statement("outbox_days_missing"))
 """What is published is published now; each day more is one more table to look into for what is new."""
 
 

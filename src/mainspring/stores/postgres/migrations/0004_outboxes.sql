@@ -33,7 +33,7 @@ CREATE TABLE mainspring.outbox_messages (
 ) PARTITION BY RANGE (published_at);
 CREATE TABLE mainspring.outbox_messages_rest PARTITION OF mainspring.outbox_messages DEFAULT;
 CREATE INDEX outbox_messages_by_xid ON mainspring.outbox_messages (line, xid, number);
-CREATE INDEX outbox_messages_rest_by_time ON mainspring.outbox_messages_rest (published_at);
+CREATE INDEX outbox_messages_rest_by_day ON mainspring.outbox_messages_rest (((published_at AT TIME ZONE 'UTC')::date));
 
 -- Which message has which `seq`: one row for up to a thousand that were given theirs at the same time. The last one of a
 -- line says by its snapshot which messages have theirs; it stays when its messages are gone.

@@ -6,10 +6,11 @@ SELECT
 FROM mainspring.outboxes CROSS JOIN LATERAL (
     SELECT * FROM mainspring.outbox_asides AS due
     WHERE due.line = outboxes.id * 64 + $3::integer AND due.retry_at <= coalesce($1::timestamptz, statement_timestamp())
-        AND NOT EXISTS (
-            SELECT FROM mainspring.outbox_asides AS before
+        AND (
+            SELECT true FROM mainspring.outbox_asides AS before
             WHERE before.line = due.line AND before.digest = due.digest AND before.seq < due.seq
-        )
+            LIMIT 1
+        ) IS NULL
     ORDER BY due.retry_at, due.seq LIMIT $4::integer
 ) AS asides
 WHERE outboxes.name = $2::text

@@ -4,7 +4,7 @@ WITH done AS (
     UPDATE mainspring.outbox_letters AS letters
     SET state = 'resolved', deadline = NULL, completed_at = coalesce($1::timestamptz, statement_timestamp())
     FROM unnest($2::bigint[], $3::bigint[]) AS one (id, term)
-    WHERE letters.id = one.id AND letters.term = one.term AND letters.state = 'reprocessing'
+    WHERE letters.id = one.id AND letters.term = one.term AND letters.deadline IS NOT NULL
     RETURNING 1
 )
 SELECT count(*) FROM done

@@ -5,7 +5,7 @@ WITH done AS (
     SET state = 'pending', deadline = NULL, attempts = attempts + 1, error = $4::bytea,
         failed_at = coalesce($1::timestamptz, statement_timestamp())
     FROM unnest($2::bigint[], $3::bigint[]) AS one (id, term)
-    WHERE letters.id = one.id AND letters.term = one.term AND letters.state = 'reprocessing'
+    WHERE letters.id = one.id AND letters.term = one.term AND letters.deadline IS NOT NULL
     RETURNING 1
 )
 SELECT count(*) FROM done

@@ -51,10 +51,11 @@ SELECT
     EXISTS (SELECT FROM mainspring.nodes WHERE nodes.id = stand.holder AND nodes.alive) AS is_held,
     (
         SELECT retry_at FROM mainspring.outbox_asides AS asides
-        WHERE asides.line = lines.line AND retry_at IS NOT NULL AND NOT EXISTS (
-            SELECT FROM mainspring.outbox_asides AS before
+        WHERE asides.line = lines.line AND retry_at IS NOT NULL AND (
+            SELECT true FROM mainspring.outbox_asides AS before
             WHERE before.line = asides.line AND before.digest = asides.digest AND before.seq < asides.seq
-        )
+            LIMIT 1
+        ) IS NULL
         ORDER BY retry_at, seq LIMIT 1
     ) AS aside_at
 FROM present CROSS JOIN lines CROSS JOIN LATERAL (

@@ -18,21 +18,23 @@ new AS MATERIALIZED (
     JOIN mainspring.outboxes ON outboxes.name = new.outbox AND new.partition BETWEEN 0 AND outboxes.partitions - 1
 ),
 held AS MATERIALIZED (
-    SELECT stands.line, stands.revision
-    FROM new JOIN mainspring.outbox_stands AS stands ON stands.line = new.line AND stands.revision = new.before
-    WHERE EXISTS (SELECT FROM me) AND (
-        stands.holder IS NULL OR stands.holder = $1
-        OR NOT EXISTS (SELECT FROM mainspring.nodes WHERE nodes.id = stands.holder AND nodes.alive)
-    )
-    ORDER BY stands.line
-    FOR UPDATE OF stands
+    SELECT stands.id, new.place
+    FROM (SELECT * FROM new WHERE EXISTS (SELECT FROM me) ORDER BY line) AS new
+    CROSS JOIN LATERAL (
+        SELECT stands.ctid AS id FROM mainspring.outbox_stands AS stands
+        WHERE stands.line = new.line AND stands.revision = new.before AND (
+            stands.holder IS NULL OR stands.holder = $1
+            OR (SELECT alive FROM mainspring.nodes WHERE nodes.id = stands.holder) IS NOT TRUE
+        )
+        FOR UPDATE OF stands
+    ) AS stands
 ),
 written AS (
     UPDATE mainspring.outbox_stands AS stands
     SET revision = new.before + 1, cursor = new.cursor, holder = new.holder, given = new.given, width = new.width,
         attempts = new.attempts, retry_at = new.retry_at, error = new.error, call = $3::uuid
-    FROM held JOIN new ON new.line = held.line
-    WHERE stands.line = held.line AND stands.revision = held.revision
+    FROM held JOIN new ON new.place = held.place
+    WHERE stands.ctid = held.id
     RETURNING new.place
 )
 SELECT place FROM written

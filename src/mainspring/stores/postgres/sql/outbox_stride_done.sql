@@ -3,6 +3,8 @@
 SELECT new.place
 FROM unnest($2::text[], $3::integer[], $4::bigint[]) WITH ORDINALITY AS new (outbox, partition, before, place)
 JOIN mainspring.outboxes ON outboxes.name = new.outbox
-JOIN mainspring.outbox_stands AS stands
-    ON stands.line = outboxes.id * 64 + new.partition AND stands.revision = new.before + 1
-WHERE stands.call = $1::uuid
+CROSS JOIN LATERAL (
+    SELECT call FROM mainspring.outbox_stands AS stands
+    WHERE stands.line = outboxes.id * 64 + new.partition AND stands.revision = new.before + 1 OFFSET 0
+) AS stand
+WHERE stand.call = $1::uuid
