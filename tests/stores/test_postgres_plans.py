@@ -21,14 +21,17 @@ from mainspring.core.outcome import Succeeded
 from mainspring.core.schedule import Overlap
 from mainspring.core.steps import pause, remove
 from mainspring.core.unique import UniqueKey
+from mainspring.stores.outbox import Aside, LetterFilter, LetterState, NewLetter
 from mainspring.stores.postgres import PostgresStore, connect
 from mainspring.stores.postgres.connect import wanted
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.statements import in_schema, qualified, statement
 from mainspring.stores.records import Move, Note, RunFilter, Settlement
 from tests.servers.postgres import Server
-from tests.stores.postgres_crowd import FATAL, RAISED, Crowd, crowd, end, lasting_schema, new
+from tests.stores import postgres_outboxes as boxes
+from tests.stores.postgres_crowd import FATAL, RAISED, Crowd, Node, crowd, end, lasting_schema, new
 from tests.stores.postgres_filled import TASKS, analyze, clear, fill, leave_alone
+from tests.stores.postgres_outboxes import message
 from tests.stores.postgres_planned import added, decided, due_since, plan, stepped
 from tests.stores.postgres_staged import Plan, explained
 
@@ -334,8 +337,13 @@ NOT_PLANNED = {
     "schedules_answered",
     "schedules_try_again",
     "runs_without_job",
+    "outbox_stride_done",
+    "outbox_number_foreign",
+    "outbox_clear_rest",
+    "outbox_views",
+    "outbox_letters_overdue",
 }
-"""What is asked only when several meet; where it looks it does by key."""
+"""What is asked only when several meet, or to be seen; where it looks it does by key."""
 
 
 class Reading(NamedTuple):
@@ -401,6 +409,7 @@ async def _lived_through(those: Crowd, generic: bool) -> list[Plan]:
     await do(store.orphans(10))
     await do(store.get([delivery.claim.job.id for delivery in deliveries[:10]]))
     await _planned(do, store, str(node.id))
+    await _published(do, node)
     return plans
 
 
@@ -437,6 +446,37 @@ async def _planned(do: Callable[[Awaitable[Any]], Awaitable[Any]], store: Postgr
     await do(store.list_schedules(limit=BATCH, owner="owner 2"))
 
 
+async def _published(do: Callable[[Awaitable[Any]], Awaitable[Any]], node: Node) -> None:
+    """All that happens to messages: published, numbered, delivered, set aside, buried, replayed and cleared away."""
+    store, outbox = node.store, f"outbox-{node.id}"
+    await do(store.register_outbox(outbox, 2))
+    new_ = [message(outbox, partitions=2, partition=n % 2) for n in range(BATCH)]
+    await do(store.publish(new_))
+    for _ in range(2):
+        await do(store.publish([replace(one, unique=str(n)) for n, one in enumerate(new_)]))
+    await do(store.look_at_partitions([outbox, "outbox-0"]))
+    found = await do(store.read_messages(outbox, 0, 0, BATCH))
+    assert len(found) == BATCH
+    letters = tuple(NewLetter(message=one, attempts=1, error="no") for one in found[:50])
+    asides = tuple(Aside(message=one) for one in found[50:])
+    step = replace(boxes.stepped(outbox, 0, BATCH), letters=letters, aside=asides)
+    assert await do(store.stride(node.id, node.term, [step, boxes.stepped("outbox-1", 0)])) == (True, False)
+    due = await do(store.read_aside(outbox, 0, BATCH))
+    await do(store.read_keys_aside(outbox, 0, ["somebody", "nobody"]))
+    back = replace(boxes.stepped(outbox, 1, BATCH), back=tuple(one.message.seq for one in due))
+    assert await do(store.stride(node.id, node.term, [back])) == (True,)
+    page = await do(store.letters(LetterFilter(states=tuple(LetterState)), limit=BATCH))
+    await do(store.letters(LetterFilter(states=tuple(LetterState)), limit=BATCH, after=page.after))
+    taken = await do(store.take_letters(LetterFilter(), timedelta(minutes=1), BATCH))
+    assert len(taken) == BATCH
+    await do(store.resolve_letters([(one.id, one.term) for one in taken[:50]]))
+    await do(store.return_letters([(one.id, one.term) for one in taken[50:]], "no"))
+    assert await do(store.discard_letters(LetterFilter(), 10)) == 10
+    assert await do(store.replay_letters(LetterFilter(), 10)) == 10
+    assert await do(store.clear_letters(timedelta(0), 10)) == 10
+    await do(store.clear_messages(BATCH))
+
+
 def test_what_is_read_grows_with_the_batch_and_not_with_what_is_there(tables: Tables) -> None:
     """On real values: no more rows of a large table than a few for each job of the batch."""
     plans = asyncio.run(lived_through(tables, generic=True))
@@ -444,6 +484,8 @@ def test_what_is_read_grows_with_the_batch_and_not_with_what_is_there(tables: Ta
     assert PLAIN | {"settle_read", "settle_write", "settle_finish", "node_renew", "note_hold"} <= statements(plans)
     planned = {name for name in NAMES if name.startswith(("schedules_", "runs_"))} - NOT_PLANNED
     assert planned - statements(plans) == set()
+    about_outboxes = {name for name in QUERIES if name.startswith("outbox_")} - NOT_PLANNED
+    assert about_outboxes - statements(plans) == set()
     assert [one for one in readings(tables, plans) if one.rows > MOST.get(one.statement, 3 * BATCH)] == []
 
 
