@@ -59,6 +59,7 @@ MAY_WALK = {
     "runs_page_of_slots": "all of some slots, to put them in order",
     "runs_let_go": "what lingers is little",
     "outbox_views": "it counts",
+    "outbox_letters_oldest": "all whose deadline has passed",
     "outbox_number": "all that is new",
     "outbox_number_foreign": "all of a line, once in a cluster",
 }
@@ -323,7 +324,7 @@ BATCH = 100
 PLAIN = {
     "enqueue", "enqueue_new", "enqueue_all_new", "enqueue_unique", "enqueue_holders", "peek", "take", "settle_success",
 }  # fmt: skip
-MOST = {"peek": 13_000, "park": 13_000, "keys_state": 13_000, "nodes_orphans": 2_000}
+MOST = {"outbox_letters_page": 500, "peek": 13_000, "park": 13_000, "keys_state": 13_000, "nodes_orphans": 2_000}
 """Rows that are read at most where it is not a few for each of the batch: where keys may be blocked, a claim looks at a
 thousand jobs of each lane; and all that a dead node has left has to be put in order."""
 

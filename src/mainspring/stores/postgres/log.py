@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from mainspring.stores.postgres.partitions import MESSAGES, begin
 from mainspring.stores.postgres.prune import Runs
+from mainspring.stores.postgres.rows import columns
 from mainspring.stores.postgres.statements import Statement, statement
 from mainspring.stores.postgres.verb import Ask, Verb
 
@@ -25,6 +26,7 @@ _TEXTS: Final = statement("outbox_clear_texts")
 
 STEP: Final = 1000
 """Messages that are deleted by one statement, and rows that say which numbers they had."""
+FEW: Final = 5
 _NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _ALWAYS: Final = (datetime(1, 1, 1, tzinfo=UTC), 0)
 
@@ -112,10 +114,14 @@ async def _clear_line(connections: Runs, line: Line, limit: int, tables: Sequenc
 
 
 async def _clear_chunks(connections: Runs, marks: Marks, before: datetime) -> None:
-    lines = [(line, marks.chunks.get(line, 0), seq) for line, seq in marks.messages.items()]
-    lines = [(line, above, upto) for line, above, upto in lines if above < upto]
-    if lines:
-        marks.move(marks.chunks, await connections.run(lambda: _delete_chunks(lines, before)))
+    """Delete what says which numbers messages had that are gone: a few of each line, and more where all of these were."""
+    wanted, size = set(marks.messages), FEW
+    while wanted:
+        lines = [(line, marks.chunks.get(line, 0), marks.messages[line]) for line in sorted(wanted)]
+        found = await connections.run(partial(_delete_chunks, lines, before, size))
+        marks.move(marks.chunks, {line: last for line, (last, _) in found.items()})
+        wanted = {line for line, (_, many) in found.items() if many == size}
+        size = STEP
 
 
 # Verbs.
@@ -144,9 +150,11 @@ def _delete(how: Statement, line: int, after: int, upto: int) -> Verb[int]:
     return int(gone)
 
 
-def _delete_chunks(lines: Sequence[tuple[int, int, int]], before: datetime) -> Verb[dict[int, int]]:
-    columns = [list(column) for column in zip(*lines, strict=True)]
-    return {line: last for line, last, _ in (yield Ask(_CHUNKS, (*columns, before, STEP)))}
+def _delete_chunks(
+    lines: Sequence[tuple[int, int, int]], before: datetime, size: int
+) -> Verb[dict[int, tuple[int, int]]]:
+    rows = yield Ask(_CHUNKS, (*columns(lines), before, size))
+    return {line: (last, many) for line, last, many in rows}
 
 
 def clear_texts(at: datetime | None, after: tuple[datetime, int], limit: int) -> Verb[tuple[datetime, int]]:
