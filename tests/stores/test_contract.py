@@ -220,7 +220,7 @@ CONTRACTS = (
 
 def functions() -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for module in (port, outbox):
-        for role in ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body:
+        for role in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
             if isinstance(role, ast.ClassDef):
                 yield from (one for one in role.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
 
