@@ -40,6 +40,7 @@ class Breakers:
 
     def listener(self, listener: L) -> L:
         """Have a function told when a breaker changes its phase by what this app's nodes do, after it was committed."""
+        self._connection.guard.steer("app.breakers.listener")
         self.listeners.append(listener)
         return listener
 
@@ -75,6 +76,7 @@ class Breakers:
     async def _force(
         self, task: str, phase: Phase | None, *, by: str, reason: str, term: int | None
     ) -> PhaseChange | None:
+        self._connection.guard.steer("app.breakers")
         store = await self._connection.store()
         name = Name.parse(task)
         if phase is None:

@@ -14,7 +14,6 @@ from mainspring.core.limits import Limit
 from mainspring.core.names import Name
 from mainspring.errors import DeclarationError, NameTaken, PluginError
 from mainspring.plugins.capability import BackgroundJobs, Capability, Grants
-from mainspring.plugins.guard import Guard
 from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.events import log
 from mainspring.runtime.planned import Planned, pause_gone
@@ -70,7 +69,6 @@ class Plugins:
         self._planned = planned
         self._tell_nodes = tell_nodes
         self._installed: dict[str, Installed] = {}
-        self._grants: dict[str, Grants] = {}
         self._changing = threading.Lock()
         self.discovered = Discovered()
         """What the last `discover` found."""
@@ -86,6 +84,7 @@ class Plugins:
 
         Raises `CapabilityError` if it requires, or declares, what it is not granted.
         """
+        self._connection.guard.steer("app.install")
         if not isinstance(plugin, Plugin):
             raise DeclarationError("install", f"a Plugin is installed, and not {plugin!r}")
         if plugin.id == ID:
@@ -131,8 +130,7 @@ class Plugins:
                 raise NameTaken(str(name), "schedule")
         # The one step that may fail is the first, and what comes after it cannot.
         self._registry.add(*(task.definition for task in plugin.tasks))
-        self._connection.guard = self._connection.guard or Guard(self._grants)
-        self._grants[plugin.id] = grants
+        self._connection.guard.admit(plugin.id, grants)
         plugin.connection.lender = self._connection
         self._tasks.update((task.definition.name, task) for task in plugin.tasks)
         self._queues[plugin.id] = QueueSettings(limit=_limit(plugin, grants))
@@ -154,6 +152,7 @@ class Plugins:
         What runs of it may finish. Where another program on the store has it still, its schedules go on. If the store does
         not answer, it is out all the same, and whoever runs a node pauses its schedules later; so does a second call.
         """
+        self._connection.guard.steer("app.uninstall")
         if isinstance(id_, Plugin):
             id_ = id_.id
         with self._changing:
@@ -178,7 +177,7 @@ class Plugins:
         for task in plugin.tasks:
             self._tasks.pop(task.definition.name, None)
         self._queues.pop(id_, None)
-        self._grants[id_] = Grants()  # what still runs of it may ask for nothing more
+        self._connection.guard.dismiss(id_)
         plugin.connection.lender = None
 
     # Plugins that are installed with pip.
@@ -191,6 +190,7 @@ class Plugins:
         One that cannot be loaded or installed is reported by its name, and never stops the others. `grant` is the same
         for all, or says for each name what it may do; without one a plugin is granted what it requires.
         """
+        self._connection.guard.steer("app.plugins.discover")
         if isinstance(allow, str) and allow != "all":
             raise DeclarationError("discover", f"several names are allowed, as in [{allow!r}], or 'all'")
         found = find()

@@ -182,8 +182,7 @@ class Schedules:
 
     def _ask(self, name: str, job: tuple[Name, str] | None = None) -> None:
         """Raise `CapabilityError` if a plugin plans what it may not."""
-        if self._connection.guard is not None:
-            self._connection.guard.change_schedule(Name.parse(name), job)
+        self._connection.guard.change_schedule(Name.parse(name), job)
 
     async def _made(self, store: Store, decision: Decision) -> tuple[JobHandle[Any], ...]:
         """Hold the jobs of a decision. Those whose unique key was taken have not been made, and their runs say so."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from mainspring.client.kinds import Code
-from mainspring.errors import ControlError
+from mainspring.errors import CapabilityError, ControlError, ReadFailed
 
 BATCH: Final = 1000
 ERRORS: Final = 10  # that are kept of a long piece of work
@@ -68,6 +68,8 @@ class Work:
         while True:
             try:
                 await self.host.execute_write(self.mutation, {**self.params, self.rows_as: batch})
+            except CapabilityError:  # which no other batch will have either
+                raise
             except Exception as error:  # noqa: BLE001 - whatever a host raises; it is counted and told
                 if tries == self.retries:
                     errors = (*done.errors, f"{type(error).__name__}: {error}")[:ERRORS]
@@ -94,6 +96,6 @@ async def _batches(rows: object, size: int) -> AsyncIterator[list[Any]]:
                 yield batch
                 batch = []
     elif rows is not None:
-        raise ControlError("iterate", f"the host has read no rows, but {type(rows).__name__}", Code.NO_HOST)
+        raise ReadFailed("execute_read", f"it has read no rows, but {type(rows).__name__}")
     if batch:
         yield batch

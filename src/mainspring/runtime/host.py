@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from mainspring.clock import outside
 from mainspring.core.outcome import Signal
@@ -23,6 +23,7 @@ from mainspring.errors import (
     ReadFailed,
     WriteFailed,
 )
+from mainspring.runtime.call import program_acts
 
 T = TypeVar("T")
 
@@ -56,6 +57,24 @@ class Offered:
         return HostMissing(service, f"the program does not offer it, only {known}", NOT_OFFERED)
 
 
+class Permission(Protocol):
+    """Who is asked whether a plugin may do something; raises `CapabilityError` if not."""
+
+    def steer(self, what: str) -> None:
+        """Say what is offered: the program itself does."""
+
+    def use_host(self, service: str, namespace: str | None = None) -> None:
+        """Use what is offered, for the plugin of that namespace, or without one for whoever acts."""
+
+
+class Anyone:
+    """Where there are no plugins, nobody has to ask."""
+
+    def steer(self, what: str) -> None: ...
+
+    def use_host(self, service: str, namespace: str | None = None) -> None: ...
+
+
 class Host:
     """What a program offers, and the way to use it from the program itself. May be called from any thread.
 
@@ -63,9 +82,8 @@ class Host:
     the program itself asks), or plain, which are called in a thread.
     """
 
-    def __init__(self, may_write: Callable[[str | None], object]) -> None:
-        self.may_write = may_write
-        """Raises `CapabilityError` if the plugin of that namespace, or without one whoever acts, may not write."""
+    def __init__(self, permission: Permission | None = None) -> None:
+        self.permission: Final = permission or Anyone()
         self._changing = threading.Lock()
         self._offered = Offered()
 
@@ -79,6 +97,7 @@ class Host:
         execute_read: Callable[[str, Any], object] | None = None,
     ) -> None:
         """Offer services, now or later, and again: what is given takes the place of what was, the rest stays."""
+        self.permission.steer("app.host.offer")
         given = {COMPACT: compact_storage, WRITE: execute_write, READ: execute_read}
         wanted = {name: function for name, function in given.items() if function is not None}
         for name, function in wanted.items():
@@ -89,6 +108,7 @@ class Host:
 
     def provide(self, kind: type[T], instance: T) -> None:
         """Offer something of the program's own, by its type: `ctx.host.get(kind)` returns it."""
+        self.permission.steer("app.host.provide")
         if not isinstance(kind, type):
             raise DeclarationError("host", f"a service of your own is provided by its class, not {kind!r}")
         if not getattr(kind, "_is_protocol", False) and not isinstance(instance, kind):
@@ -98,6 +118,7 @@ class Host:
 
     def withdraw(self, *what: str | type) -> None:
         """Offer it no longer: names of services, or types; everything, if nothing is named. What was called goes on."""
+        self.permission.steer("app.host.withdraw")
         with self._changing:
             now = self._offered
             unknown = [one for one in what if one not in _FAILURES and not isinstance(one, type)]
@@ -130,6 +151,11 @@ class Host:
 
     def get(self, kind: type[T]) -> T:
         """Return what was provided under a type, or raise `HostMissing`."""
+        return self.look_up(kind)
+
+    def look_up(self, kind: type[T], namespace: str | None = None) -> T:
+        """Return what is provided now, if whoever acts may use it; else raise `HostMissing` or `CapabilityError`."""
+        self.permission.use_host(kind.__name__, namespace)
         offered = self._offered
         if kind not in offered.own:
             raise offered.missing(kind.__name__)
@@ -137,8 +163,7 @@ class Host:
 
     def find(self, service: str, namespace: str | None = None) -> Callable[..., object]:
         """Look up what is offered now, and whether whoever acts may use it; else raise `HostMissing` or `CapabilityError`."""
-        if service == WRITE:
-            self.may_write(namespace)
+        self.permission.use_host(service, namespace)
         offered = self._offered
         if service not in offered.calls:
             raise offered.missing(service)
@@ -147,12 +172,15 @@ class Host:
     async def call(self, service: str, *args: object) -> Any:  # noqa: ANN401 - the program's own
         """Call what is offered, and have its errors carry their code."""
         function = self.find(service)
+        asked = program_acts.set(True)
         try:
             return await _called(function, args, f"host service {service}")
         except Signal:
             raise  # the program's word to the job: not now, or never
         except Exception as error:
             raise _FAILURES[service](service, f"{type(error).__name__}: {error}") from error
+        finally:
+            program_acts.reset(asked)
 
 
 async def _called(function: Callable[..., object], args: tuple[object, ...], what: str) -> object:

@@ -46,7 +46,7 @@ class JobHost:
 
     def must_be_allowed_to_write(self) -> None:
         """Raise `CapabilityError` if it is a plugin's job, and that was not granted `HostWrite`."""
-        self._host.may_write(self.namespace)
+        self._host.permission.use_host(WRITE, self.namespace)
 
     async def compact_storage(self) -> None:
         """Have the program compact its storage; `CompactionFailed` if it could not."""
@@ -79,7 +79,7 @@ class JobHost:
         """Return what the program provides under a type. Once the attempt is to stop it gives out nothing."""
         self._must_go_on()
         try:
-            return self._host.get(kind)
+            return self._host.look_up(kind, self.namespace)
         except HostMissing as missing:
             self._snooze(missing)
 
