@@ -2,7 +2,9 @@
 
 import asyncio
 import pickle
+import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,10 +16,20 @@ from mainspring import Context, Cron, Every, Mainspring, Manual, Once, Plugin
 from mainspring.client.statements import Iterated
 from mainspring.core.job import State
 from mainspring.core.rules import Rule, same_rule
-from mainspring.errors import ControlError, FlushFailed, StoreError, StoreUnavailable, UnknownTask
-from mainspring.plugins import BackgroundJobs, Schedules
+from mainspring.errors import (
+    ControlError,
+    FlushFailed,
+    JobCancelled,
+    LeaseLost,
+    StoreError,
+    StoreUnavailable,
+    UnknownTask,
+)
+from mainspring.plugins import BackgroundJobs, HostWrite, Schedules
+from mainspring.plugins.mirror import DELETE
 from mainspring.stores.memory import MemoryStore
 from mainspring.testing import FaultyStore, VirtualTime
+from tests.plugins.mirrors import Flaky, Nowhere
 
 
 class Sweeper:
@@ -226,6 +238,111 @@ async def test_one_that_is_declared_in_code_stays_cancelled_over_a_restart(
         await again.control.add("db:declared", "periodic", 30)
         await asyncio.sleep(65)
     assert other.fired == 2
+
+
+@pytest.mark.parametrize("before", ["ann", "uninstalled", "cancelled"])
+async def test_one_that_is_paused_already_is_cancelled_all_the_same(
+    app: Mainspring, sweeper: Sweeper, before: str
+) -> None:
+    async with app.node():
+        await asyncio.sleep(1)
+        match before:
+            case "ann":
+                await app.schedules.pause("db:declared", by="ann")
+            case "uninstalled":
+                await app.uninstall("db")
+            case _:
+                assert await app.control.cancel("db:declared")
+        assert await app.control.cancel("db:declared")
+        if before == "uninstalled":
+            app.install(sweeper.plugin, grant="all")
+        await asyncio.sleep(300)
+        assert [row.status for row in await app.control.list() if row.qname == "db:declared"] == ["cancelled"]
+    assert sweeper.fired == 0
+
+
+async def test_what_control_cancelled_is_deleted_by_the_mirror_once(app: Mainspring, sweeper: Sweeper) -> None:
+    sink = Flaky(Nowhere())
+    app.mirror(sink)
+    async with app.node():
+        await app.control.add("db:sweep", "periodic", 3600)
+        await asyncio.sleep(2)
+        assert sorted(row["qname"] for _, parameters in sink.calls for row in parameters.get("rows", ())) == [
+            "db:declared",
+            "db:sweep",
+        ]
+        sink.calls.clear()
+        for name in ("db:declared", "db:sweep"):
+            assert await app.control.cancel(name)
+        await asyncio.sleep(60)
+    deleted = [name for statement, parameters in sink.calls if statement == DELETE for name in parameters["qnames"]]
+    assert deleted == ["db:declared", "db:sweep"]
+    assert sink.kinds["write"] == 0
+    assert sweeper.fired == 0
+
+
+@pytest.mark.parametrize("executor", ["coroutine", "thread"])
+@pytest.mark.parametrize("declared", [False, True])
+async def test_control_cancel_reaches_the_body_at_once(
+    app: Mainspring, virtual_time: VirtualTime, *, declared: bool, executor: str
+) -> None:
+    """And a body that goes on after it writes nothing more: not through its host, not of its own job."""
+    plugin = Plugin("db", "1")
+    begun, told, wrote = asyncio.Event(), asyncio.Event(), list[str]()
+    loop = asyncio.get_running_loop()
+    refused: list[type[Exception]] = []
+    seen: list[float] = []
+    app.host.offer(execute_write=lambda statement, _: wrote.append(statement))
+
+    def stopped() -> None:
+        seen.append(virtual_time.elapsed)
+        told.set()
+
+    async def coroutine(ctx: Context) -> str:
+        await ctx.host.execute_write("before")
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        stopped()
+        try:
+            await ctx.host.execute_write("after")
+        except (JobCancelled, LeaseLost) as error:
+            refused.append(type(error))
+        ctx.raise_if_cancelled()
+        return "went on"
+
+    def thread(ctx: Context) -> str:
+        ctx.host.execute_write_sync("before")
+        loop.call_soon_threadsafe(begun.set)
+        while not ctx.cancelled:
+            threading.Event().wait(0.001)
+        loop.call_soon_threadsafe(stopped)
+        try:
+            ctx.host.execute_write_sync("after")
+        except (JobCancelled, LeaseLost) as error:
+            refused.append(type(error))
+        ctx.raise_if_cancelled()
+        return "went on"
+
+    task: Any = plugin.task(name="work")(coroutine if executor == "coroutine" else thread)
+    if declared:
+        plugin.schedule(Manual())(task)
+    app.install(plugin, grant=[BackgroundJobs(), Schedules(), HostWrite()])
+    async with app.node():
+        if not declared:
+            await app.control.add("db:work", "manual")
+        await asyncio.sleep(1)
+        job = await app.schedules.run("db:work")
+        await begun.wait()
+        cancelled = virtual_time.elapsed
+        assert await app.control.cancel("db:work")
+        await told.wait()
+        with pytest.raises(JobCancelled):
+            await job.result("1m")
+        view = await job.refresh()
+    assert seen == [pytest.approx(cancelled, abs=0.05)]
+    assert (wrote, refused) == (["before"], [JobCancelled])
+    assert (view.job.state, view.result) == (State.CANCELLED, None)
 
 
 async def test_what_is_not_there_cannot_be_cancelled(app: Mainspring) -> None:

@@ -15,12 +15,14 @@ from mainspring.client.kinds import Code, rule_of
 from mainspring.client.plans import ScheduleOptions
 from mainspring.client.schedules import Schedules
 from mainspring.client.statements import BATCH, Iterated, Progress, StatementHost, Work
+from mainspring.core import steps as core
 from mainspring.core.job import JobId, State
 from mainspring.core.names import Name
 from mainspring.core.rules import Cron, Every, Manual, Once, Rule
 from mainspring.core.schedule import Schedule
 from mainspring.errors import BadName, ControlError, FlushFailed, NameTaken, StoreError, UnknownSchedule
 from mainspring.plugins.mirrored import failures_of, status_of
+from mainspring.runtime.planned import step
 from mainspring.runtime.ticker import cancel as cancel_jobs
 from mainspring.stores.port import Store
 from mainspring.stores.records import Look, RunFilter
@@ -28,8 +30,6 @@ from mainspring.task import Task
 
 PAGE: Final = 500
 RUNS: Final = 20  # of each schedule, that are read to say how it has been going
-CANCELLED: Final = "cancelled"
-"""Who has paused a schedule that is declared in code and was cancelled: removed, it would come back."""
 
 
 @runtime_checkable
@@ -99,7 +99,7 @@ class Control:
             return await self._schedules.add(str(name), rule, call, **options)
         except NameTaken:
             added = await self._schedules.change(str(name), rule, call, **options)
-        if added.paused and added.paused.by == CANCELLED:
+        if added.is_cancelled:
             added = await self._schedules.resume(str(name))
         return added
 
@@ -109,15 +109,12 @@ class Control:
         One that is declared in code would come back with the next start: it stays, and is paused for good instead.
         """
         name = self._name(qname, Code.BAD_NAME_TO_CANCEL)
+        self._connection.guard.change_schedule(name)
+        store = await self._connection.store()
         try:
-            found = await self._schedules.get(str(name))
-            if found.owner is None:
-                await self._schedules.remove(str(name))
-            else:
-                await self._schedules.pause(str(name), by=CANCELLED, reason="it was cancelled")
+            await step(store, name, lambda look, now: core.cancel(look.schedule, now))
         except UnknownSchedule:
             return False
-        store = await self._connection.store()
         open_ = await _open_jobs(store, name)
         await cancel_jobs(store, open_)
         for view in await store.get(open_) if self._connection.on_cancel else ():
@@ -240,7 +237,7 @@ class Control:
             raise ControlError(f"name {qname!r}", problem, code) from None
         if name.namespace or name in self._tasks:
             return name
-        pairs = [one for one in tuple(self._tasks) if one.namespace and f"{one.namespace}.{one.local}" == qname]
+        pairs = [one for one in tuple(self._tasks) if one.namespace and one.dotted == qname]
         if len(pairs) > 1:
             both = " and ".join(map(str, pairs))
             raise ControlError(f"name {qname!r}", f"it may be {both}; write it with the colon", code)
@@ -258,10 +255,9 @@ async def _row(store: Store, look: Look) -> Row:
     which = RunFilter(schedule=schedule.name, with_job=True)
     runs = (await store.runs(which, limit=RUNS)).runs
     ended = next((run for run in runs if run.state), None)
-    cancelled = schedule.paused is not None and schedule.paused.by == CANCELLED
     return Row(
         qname=str(schedule.name),
-        status=CANCELLED if cancelled else status_of(look, ended),
+        status=status_of(look, ended),
         consecutive_failures=failures_of(runs),
         next=None if schedule.paused else schedule.next_slot,
         last_started=runs[0].decided_at if runs else None,

@@ -83,7 +83,7 @@ class Adoption:
         """Say of each row what it becomes, or why it stays. Of two rows of one name the later one counts."""
         by_print: defaultdict[str, dict[Name, Adoptable]] = defaultdict(dict)
         for name, one in known.items():
-            by_print[printed(name)][one.task] = one
+            by_print[name.dotted][one.task] = one
         taken = set(self._tables.plans.kept)
         for number, row in sorted(self._document.kept.items(), reverse=True):
             try:
@@ -100,11 +100,6 @@ class Found(NamedTuple):
 
     schedule: Schedule
     failures: int
-
-
-def printed(name: Name) -> str:
-    """Print a name as uni does."""
-    return f"{name.namespace}.{name.local}" if name.namespace else name.local
 
 
 def _found(row: Row, by_print: Mapping[str, dict[Name, Adoptable]], taken: set[str], now: datetime) -> Found:
