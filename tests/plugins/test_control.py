@@ -19,8 +19,10 @@ from mainspring.core.rules import Rule, same_rule
 from mainspring.errors import (
     ControlError,
     FlushFailed,
+    HostMissing,
     JobCancelled,
     LeaseLost,
+    ReadFailed,
     StoreError,
     StoreUnavailable,
     UnknownTask,
@@ -142,8 +144,9 @@ async def test_a_name_to_cancel_that_is_none_has_a_number_of_its_own(app: Mainsp
 
 @pytest.mark.usefixtures("sweeper")
 async def test_a_task_that_nobody_has_is_not_planned(app: Mainspring) -> None:
-    with pytest.raises(UnknownTask, match="did you mean"):
+    with pytest.raises(UnknownTask, match="did you mean") as raised:
         await app.control.add("db:sweeep", "manual")
+    assert raised.value.code == 0x01
 
 
 @pytest.mark.usefixtures("sweeper")
@@ -411,6 +414,19 @@ async def test_without_a_host_nothing_is_carried_out(app: Mainspring, what: str)
     with pytest.raises(ControlError) as raised:
         await (app.control.submit("x") if what == "submit" else app.control.iterate("READ", "WRITE"))
     assert code_of(raised) == 0xD20
+
+
+async def test_an_app_always_has_a_host_and_says_that_it_offers_nothing(app: Mainspring) -> None:
+    with pytest.raises(HostMissing) as raised:
+        await app.control.submit("x")
+    assert raised.value.code == 0xD21
+
+
+async def test_what_is_read_and_is_no_rows_is_a_read_that_failed(app: Mainspring) -> None:
+    app.host.offer(execute_read=lambda *_: 7, execute_write=lambda *_: None)
+    with pytest.raises(ReadFailed, match="no rows, but int") as raised:
+        await app.control.iterate("READ", "WRITE")
+    assert raised.value.code == 0xD13
 
 
 @given(

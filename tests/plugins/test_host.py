@@ -1,6 +1,7 @@
 """Host services: wired late, set again, withdrawn; typed; refused to those who may not, or no longer."""
 
 import asyncio
+import logging
 import pickle
 import threading
 import time
@@ -296,6 +297,37 @@ async def test_what_is_not_wired_has_the_job_snooze_and_nothing_counts(
         app.host.offer(execute_write=graph.write, compact_storage=graph.compact)
         app.host.provide(Mailer, Mailer("late"))
         await job.result("10s")
+
+
+async def test_the_log_warns_once_of_each_service_that_jobs_wait_for(
+    app: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(max_attempts=1)
+    async def work(ctx: Context) -> None:
+        await ctx.host.execute_write("a")
+        ctx.host.get(Mailer)
+
+    def warned() -> list[str]:
+        told = [one.getMessage() for one in caplog.records if "jobs wait for it" in one.getMessage()]
+        caplog.clear()
+        return [message.partition("host service ")[2].partition(":")[0] for message in told]
+
+    async with app.node():
+        with caplog.at_level(logging.WARNING, logger="mainspring"):
+            jobs = [await work.enqueue() for _ in range(5)]
+            await asyncio.sleep(3 * MINUTE)
+            assert warned() == ["execute_write"]
+            app.host.offer(execute_write=lambda *_: None)
+            await asyncio.sleep(3 * MINUTE)
+            assert warned() == ["Mailer"]
+            app.host.withdraw("execute_write")
+            await asyncio.sleep(3 * MINUTE)
+            assert warned() == ["execute_write"], "it had been there"
+            app.host.offer(execute_write=lambda *_: None)
+            app.host.provide(Mailer, Mailer("late"))
+            for job in jobs:
+                await job.result("2m")
+    assert warned() == []
 
 
 async def test_a_job_asks_less_and_less_often_for_what_is_not_there(app: Mainspring, virtual_time: VirtualTime) -> None:

@@ -24,6 +24,7 @@ from mainspring.errors import (
     WriteFailed,
 )
 from mainspring.runtime.call import program_acts
+from mainspring.runtime.events import log
 
 T = TypeVar("T")
 
@@ -86,6 +87,7 @@ class Host:
         self.permission: Final = permission or Anyone()
         self._changing = threading.Lock()
         self._offered = Offered()
+        self._told: set[str] = set()  # services of which the log says that jobs wait for them
 
     # What the program says.
 
@@ -105,6 +107,7 @@ class Host:
                 raise DeclarationError("host", f"{name} is a function of the program, not {function!r}")
         with self._changing:
             self._offered = replace(self._offered, calls={**self._offered.calls, **wanted})
+            self._told.difference_update(wanted)
 
     def provide(self, kind: type[T], instance: T) -> None:
         """Offer something of the program's own, by its type: `ctx.host.get(kind)` returns it."""
@@ -115,6 +118,7 @@ class Host:
             raise DeclarationError("host", f"{instance!r} is no {kind.__name__}")
         with self._changing:
             self._offered = replace(self._offered, own={**self._offered.own, kind: instance})
+            self._told.discard(kind.__name__)
 
     def withdraw(self, *what: str | type) -> None:
         """Offer it no longer: names of services, or types; everything, if nothing is named. What was called goes on."""
@@ -128,6 +132,14 @@ class Host:
                 calls={name: call for name, call in now.calls.items() if what and name not in what},
                 own={kind: one for kind, one in now.own.items() if what and kind not in what},
             )
+
+    def tell_missing(self, missing: HostMissing) -> None:
+        """Have the log say that jobs wait for a service: once, until it has been there."""
+        with self._changing:
+            is_new = missing.service not in self._told
+            self._told.add(missing.service)
+        if is_new:
+            log.warning("jobs wait for it, and ask again every minute at least: %s", missing)
 
     @property
     def offers(self) -> tuple[str, ...]:

@@ -145,6 +145,7 @@ class JobHost:
         return LeaseLost(str(job), lease)
 
     def _snooze(self, missing: HostMissing) -> NoReturn:
+        self._host.tell_missing(missing)
         job = self._attempt.delivery.claim.job
         given_back = min(job.lease - job.attempt, 10)  # the leases that were no attempts
         delay = min(LATER, SOON * 2 ** max(0, given_back))
