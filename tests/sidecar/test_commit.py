@@ -37,14 +37,14 @@ class SlowFiles(FaultyFiles):
         self.hold_again = False
         """Let one through at the next opening, and hold up the one after it."""
 
-    def create(self, path: Path) -> int:
+    def create(self, path: Path, like: Path) -> int:
         self.reached.set()
         self.gate.wait(30)
         if self.hold_again:
             self.hold_again = False
             self.reached.clear()
             self.gate.clear()
-        return super().create(path)
+        return super().create(path, like)
 
 
 async def held_up(files: SlowFiles) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import stat
 import subprocess
 import sys
 from errno import EACCES, EIO, EROFS
@@ -13,7 +14,7 @@ import pytest
 from mainspring.errors import SchemaError, StoreError, StoreUnavailable
 from mainspring.stores.sidecar import SidecarStore
 from mainspring.testing.contract import plans
-from tests.sidecar.files import FaultyFiles
+from tests.sidecar.files import FaultyFiles, UnsyncedFiles
 from tests.sidecar.opened import Place, seen
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -227,3 +228,89 @@ async def test_a_store_whose_lock_was_taken_away_writes_nothing_more(place: Plac
             await plans.fire(world)
         assert place.read() == content
         await other.close()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o400])
+async def test_a_file_that_is_rewritten_keeps_its_mode(place: Place, mode: int) -> None:
+    await filled(place)
+    place.path.chmod(mode)
+    async with place.world() as world:
+        before = place.path.stat()
+        await plans.fire(world)
+        after = place.path.stat()
+
+    assert stat.S_IMODE(after.st_mode) == mode
+    assert after.st_ino != before.st_ino
+
+
+async def test_what_is_written_beside_a_closed_file_is_closed_from_the_beginning(place: Place) -> None:
+    """Also where a killed process left the same name open to everyone."""
+    await filled(place)
+    place.path.chmod(0o600)
+    beside = place.path.with_name("background_jobs.json.tmp")
+    modes: list[int] = []
+
+    class Watched(UnsyncedFiles):
+        def write(self, file: int, data: bytes | memoryview) -> int:
+            modes.append(stat.S_IMODE(beside.stat().st_mode))
+            return super().write(file, data)
+
+    async with place.world(Watched()) as world:
+        beside.write_text("left behind", encoding="utf-8")
+        beside.chmod(0o666)
+        await plans.fire(world)
+
+    assert modes == [0o600]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+async def test_a_file_that_root_rewrites_stays_its_owner_s(place: Place) -> None:
+    await filled(place)
+    os.chown(place.path, 1234, 2345)
+    async with place.world() as world:
+        await plans.fire(world)
+        there = place.path.stat()
+
+    assert (there.st_uid, there.st_gid) == (1234, 2345)
+
+
+async def test_a_link_stays_a_link_and_what_it_leads_to_is_rewritten(place: Place, tmp_path: Path) -> None:
+    await filled(place)
+    elsewhere = tmp_path / "elsewhere" / "schedules.json"
+    elsewhere.parent.mkdir()
+    place.path.rename(elsewhere)
+    place.path.symlink_to(elsewhere)
+    before = elsewhere.read_bytes()
+    async with place.world() as world:
+        await plans.fire(world)
+
+        assert place.path.is_symlink()
+        assert elsewhere.read_bytes() != before
+        assert {one.name for one in elsewhere.parent.iterdir()} == {"schedules.json", "schedules.lock"}
+    async with place.world() as world:
+        assert len(await plans.runs(world)) == 3
+
+
+async def test_two_names_of_one_document_have_one_lock(tmp_path: Path) -> None:
+    place, other = Place(tmp_path / "one"), Place(tmp_path / "other")
+    await filled(place)
+    other.path.parent.mkdir(parents=True)
+    other.path.symlink_to(place.path)
+    async with place.world():
+        with pytest.raises(StoreError, match="in use by this process"):
+            await other.open()
+    await (await other.open()).close()
+
+
+async def test_a_link_that_leads_to_nothing_yet_is_filled_and_one_in_a_circle_is_told_of(place: Place) -> None:
+    place.path.parent.mkdir(parents=True)
+    place.path.symlink_to(place.folder / "later.json")
+    async with place.world() as world:
+        await plans.add(world)
+    assert place.path.is_symlink()
+    assert (place.folder / "later.json").is_file()
+
+    place.path.unlink()
+    place.path.symlink_to(place.path)
+    with pytest.raises(StoreError, match="its links lead nowhere"):
+        await place.open()

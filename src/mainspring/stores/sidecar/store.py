@@ -370,9 +370,9 @@ class _Opened:
 
 def _open(file: DocumentFile, clock: Clock, bells: Bells) -> _Opened:
     """Take the lock, and read what is there. Nothing that is there is touched."""
-    lock = FileLock(file.path)
     try:
         file.make_folder()
+        lock = FileLock(file.path, file.real)
         lock.take()
     except OSError as error:
         raise on_opening(file.path, error) from error
