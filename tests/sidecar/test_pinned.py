@@ -50,7 +50,7 @@ async def test_6_rows_outlive_a_restart(place: Place) -> None:
 async def test_7_without_a_place_nothing_is_kept_and_with_one_it_is(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="it names no folder"):
         Mainspring("sidecar://")
-    for url, kept in (("memory://", 0), (f"sidecar://{tmp_path}", 1)):
+    for url, kept in (("memory://", 0), (f"sidecar:///{tmp_path}", 1)):
         for expected in (0, kept):
             app = Mainspring(url)
             task = app.task(name="sweep")(sweep)
