@@ -113,6 +113,9 @@ class Disk:
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)  # for the lock, which is a real file
 
+    def may_write(self, path: Path) -> bool:  # noqa: ARG002 -- always
+        return True
+
     def read(self, path: Path) -> bytes:
         if path not in self._folder:
             raise FileNotFoundError(ENOENT, "not there", str(path))

@@ -9,6 +9,7 @@ through `Files`, which tests replace to fail, or to end, at any of them.
 import os
 import stat
 from contextlib import suppress
+from errno import EACCES
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -18,12 +19,15 @@ NAME: Final = "background_jobs.json"
 _MODE: Final = 0o644
 _OURS_ALONE: Final = 0o600
 _OF_GROUP: Final = 0o070
+_WRITABLE: Final = 0o222
 
 
 class Files(Protocol):
     """The system calls that it takes. Each raises `OSError`, as those of `os` do."""
 
     def make_folder(self, path: Path) -> None: ...
+
+    def may_write(self, path: Path) -> bool: ...
 
     def read(self, path: Path) -> bytes: ...
 
@@ -49,6 +53,14 @@ class SystemFiles:
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
+
+    def may_write(self, path: Path) -> bool:
+        """Say whether a file may be written to, if there is one. For root, the mode is a word of its owner's all the same."""
+        try:
+            is_closed = not path.stat().st_mode & _WRITABLE
+        except FileNotFoundError:
+            return True
+        return not is_closed and os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
@@ -126,16 +138,25 @@ class DocumentFile:
         self.real = Path(os.path.realpath(self.path))
 
     def try_out(self) -> None:
-        """See that a file can be made there: who opens the store learns of it, and not the first slot."""
+        """See that a file can be made there: who opens the store learns of it, and not the first slot.
+
+        It would take the place of one that is read-only, which somebody has made so on purpose.
+        """
+        if not self._files.may_write(self.real):
+            raise PermissionError(EACCES, "it is read-only", str(self.real))
         self._files.close(self._files.create(self._new, self.real))
         self._files.remove(self._new)
 
-    def read(self) -> bytes:
-        """Read what is there: nothing, if there is no file."""
+    def peek(self) -> bytes | None:
+        """Read what is there at the moment; None: no file."""
         try:
-            self._before = self._files.read(self.real)
+            return self._files.read(self.path)
         except FileNotFoundError:
-            self._before = b""
+            return None
+
+    def read(self) -> bytes:
+        """Read what is there, and what is to be put back if the next one cannot be written."""
+        self._before = self.peek() or b""
         return self._before
 
     def replace(self, document: bytes) -> None:

@@ -17,6 +17,10 @@ SUFFIX: Final = ".lock"
 _HELD: Final["weakref.WeakSet[FileLock]"] = weakref.WeakSet()
 
 
+class InUse(StoreError):
+    """Another process has the document."""
+
+
 class FileLock:
     """Held from `take` to `free`. The file stays where it is, with the number of the process that had it last."""
 
@@ -65,11 +69,11 @@ class FileLock:
         if file is not None:
             os.close(file)
 
-    def _taken(self, holder: str) -> StoreError:
+    def _taken(self, holder: str) -> InUse:
         who = f"process {holder}" if holder.isdecimal() else "another process"
         if holder == str(os.getpid()):
             who = f"this process ({holder}) already"
-        return StoreError(
+        return InUse(
             f"sidecar {self._document}",
             f"it is in use by {who}, and one at a time can have it; end that one first, or keep jobs that several "
             "processes share in sqlite:///jobs.db",
