@@ -13,7 +13,12 @@ import pytest
 from mainspring import Every, Mainspring
 from tests.cli.conftest import cli
 
-ROW = {"qname": "sweep", "status": "Pending", "consecutive_failures": 0, "schedule": {"Periodic": {"secs": 60, "nanos": 0}}}
+ROW = {
+    "qname": "sweep",
+    "status": "Pending",
+    "consecutive_failures": 0,
+    "schedule": {"Periodic": {"secs": 60, "nanos": 0}},
+}
 PROGRAM = """
 from mainspring import Mainspring
 app = Mainspring("sidecar:///{folder}")

@@ -23,7 +23,9 @@ async def examined(store: SidecarStore) -> AsyncIterator[Finding]:
         standing = await store.standing()
     except StoreError as error:
         problem, _, do = error.problem.rpartition("; ")
-        yield fail(DOCUMENT, problem or do, do if problem else "see what is wrong with the disk, or name another folder")
+        yield fail(
+            DOCUMENT, problem or do, do if problem else "see what is wrong with the disk, or name another folder"
+        )
         return
     if standing is not Standing.OURS:
         yield fail(DOCUMENT, f"{store.path}: {says(standing)}", advice(store, standing))
@@ -37,7 +39,9 @@ async def examined(store: SidecarStore) -> AsyncIterator[Finding]:
 
 def _place(path: Path) -> Iterator[Finding]:
     if not path.stat().st_mode & 0o222 or not may(path, os.W_OK):
-        yield fail(DOCUMENT, f"{path} is read-only for this user", f"let it write: chmod u+w {path}, or change its owner")
+        yield fail(
+            DOCUMENT, f"{path} is read-only for this user", f"let it write: chmod u+w {path}, or change its owner"
+        )
     if may(path.parent, os.W_OK | os.X_OK):
         yield ok("folder", "can be written, as each new document needs, which is made beside the old one")
     else:

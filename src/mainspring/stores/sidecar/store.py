@@ -58,8 +58,8 @@ from mainspring.stores.sidecar.adoption import Adoption, Unread
 from mainspring.stores.sidecar.bells import Bells
 from mainspring.stores.sidecar.commit import Commit, Kind, aside, finished
 from mainspring.stores.sidecar.document import Document
-from mainspring.stores.sidecar.form import Standing
 from mainspring.stores.sidecar.file import DocumentFile, Files, SystemFiles
+from mainspring.stores.sidecar.form import Standing
 from mainspring.stores.sidecar.journal import Journal
 from mainspring.stores.sidecar.lock import FileLock
 from mainspring.stores.sidecar.nojobs import NoTransactions, keeps_no_jobs
