@@ -114,7 +114,7 @@ def declare(app: Mainspring, plans: list[Plan], now: datetime) -> None:
 
     for number, plan in enumerate(plans):
         task = app.task(name=f"work-{number}")(body(plan))
-        app.schedule(plan.rule(now), name=str(number), overlap=plan.overlap, missed=plan.missed)(task)
+        app.schedule(plan.rule(now), name=str(number), overlap=plan.overlap.value, missed=plan.missed)(task)
 
 
 def lived(
@@ -156,7 +156,7 @@ async def told(app: Mainspring) -> list[tuple[object, ...]]:
     )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(begin=instants, plans=plans, halt=halts)
 def test_every_slot_has_the_same_fate_at_an_interval_and_by_deadline(
     begin: datetime, plans: list[Plan], halt: tuple[int, int, int] | None
@@ -166,7 +166,7 @@ def test_every_slot_has_the_same_fate_at_an_interval_and_by_deadline(
     assert lived("100ms", begin, plans, halt) == by_deadline
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(begin=instants, rules=st.lists(at_times, min_size=1, max_size=3), jumps=jumps)
 def test_a_clock_that_is_set_under_a_running_node_leaves_the_same_slots(
     begin: datetime, rules: list[Callable[[datetime], Rule]], jumps: list[tuple[int, int]]

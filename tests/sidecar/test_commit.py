@@ -225,7 +225,7 @@ async def test_runs_in_the_document_are_the_open_ones_and_the_last_ten(place: Pl
 def unwritable_move(world: World, there: Schedule) -> Move:
     """A move of which no document can be made."""
     move = plans.move_of(world, run_now(there, world.now, world.id))
-    return replace(move, jobs=(replace(move.jobs[0], payload=object()),))  # type: ignore[type-var]  # the mistake
+    return replace(move, jobs=(replace(move.jobs[0], payload=object()),))
 
 
 @pytest.mark.parametrize("disk", ["well", "full"])
@@ -326,7 +326,7 @@ async def test_a_memory_that_cannot_be_put_back_is_never_written(place: Place) -
         content = place.read()
         move = plans.move_of(world, run_now(there, world.now, world.id))
         with pytest.raises(TypeError):
-            await world.store.move([replace(move, jobs=(replace(move.jobs[0], queue=["mail"]),))])  # type: ignore[type-var]  # the mistake
+            await world.store.move([replace(move, jobs=(replace(move.jobs[0], queue=["mail"]),))])
         with pytest.raises(StoreUnavailable, match="open it again"):
             await plans.look_at(world)
         assert place.read() == content

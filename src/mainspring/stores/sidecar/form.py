@@ -232,12 +232,19 @@ def misfit(store: str, problem: str) -> SchemaError:
 
 def written(sections: dict[str, list[bytes]], written_by: str) -> bytes:
     """Put a document together."""
+    # The same stands between entries as between sections: so all of it, which may be megabytes, is copied once.
     parts = [b'{\n"version": %d,\n"written_by": %s' % (VERSION, encode(written_by))]
     for section in SECTIONS:
         entries = sections.get(section)
-        lines = b"[\n%s\n]" % b",\n".join(entries) if entries else b"[]"
-        parts.append(b'"%s": %s' % (section.encode(), lines))
-    return b",\n".join(parts) + b"\n}\n"
+        if not entries:
+            parts.append(b'"%s": []' % section.encode())
+            continue
+        first = len(parts)
+        parts += entries
+        parts[first] = b'"%s": [\n%s' % (section.encode(), parts[first])
+        parts[-1] += b"\n]"
+    parts[-1] += b"\n}\n"
+    return b",\n".join(parts)
 
 
 def entry(value: Struct) -> bytes:
