@@ -281,7 +281,7 @@ async def test_a_second_process_is_refused_and_told_who_has_it(place: Place) -> 
     async with place.world():
         said = await asyncio.to_thread(opened_elsewhere, place.folder)
 
-        assert said.startswith("InUse")
+        assert said.startswith("StoreError")
         assert str(place.path) in said
         assert f"in use by process {os.getpid()}" in said
     assert await asyncio.to_thread(opened_elsewhere, place.folder) == "open"

@@ -102,9 +102,9 @@ async def _of_store(app: Mainspring, store: Store) -> AsyncGenerator[Finding, No
 
 def _closed(store: Store, error: StoreError) -> Finding:
     if sidecar_of(store):
-        from mainspring.stores.sidecar.lock import InUse  # noqa: PLC0415 - as below
+        from mainspring.stores.sidecar.lock import IN_USE  # noqa: PLC0415 - as below
 
-        if isinstance(error, InUse):  # as it should be, while the program runs
+        if error.problem.startswith(IN_USE):  # as it should be, while the program runs
             return ok("store", f"{error.problem.partition(',')[0]}; what goes on in it can be seen when that has ended")
     return fail("store", error.problem, "see what holds it; every worker needs it")
 

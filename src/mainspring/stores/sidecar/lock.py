@@ -13,12 +13,10 @@ from typing import Final
 from mainspring.errors import StoreError, StoreUnavailable
 
 SUFFIX: Final = ".lock"
+IN_USE: Final = "it is in use by"
+"""How the problem begins where another process has the document."""
 
 _HELD: Final["weakref.WeakSet[FileLock]"] = weakref.WeakSet()
-
-
-class InUse(StoreError):
-    """Another process has the document."""
 
 
 class FileLock:
@@ -69,13 +67,13 @@ class FileLock:
         if file is not None:
             os.close(file)
 
-    def _taken(self, holder: str) -> InUse:
+    def _taken(self, holder: str) -> StoreError:
         who = f"process {holder}" if holder.isdecimal() else "another process"
         if holder == str(os.getpid()):
             who = f"this process ({holder}) already"
-        return InUse(
+        return StoreError(
             f"sidecar {self._document}",
-            f"it is in use by {who}, and one at a time can have it; end that one first, or keep jobs that several "
+            f"{IN_USE} {who}, and one at a time can have it; end that one first, or keep jobs that several "
             "processes share in sqlite:///jobs.db",
         )
 
