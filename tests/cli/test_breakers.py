@@ -69,7 +69,7 @@ def test_the_doctor_tells_of_breakers_that_hold_jobs_back(guarded: Shop) -> None
 
 
 def test_the_doctor_does_not_stand_in_its_own_way(tmp_path: Path) -> None:
-    url = f"sidecar://{tmp_path}"
+    url = f"sidecar:///{tmp_path}"
     asyncio.run(_opened(url))
     done = cli("doctor", "--url", url)
     assert "there is nobody to hear" in done.output

@@ -77,7 +77,8 @@ class Adoption:
     def unread(self, tasks: Tasks | None, now: datetime) -> tuple[Unread, ...]:
         """List what is kept in the document and does nothing, with the reason."""
         judged = self._judged(tasks.adoptable() if tasks else {}, now)
-        return tuple(Unread(row.decode(), str(found)) for _, row, found in judged if not isinstance(found, Found))
+        left = sorted((number, row, found) for number, row, found in judged if isinstance(found, str))
+        return tuple(Unread(row.decode(errors="backslashreplace"), found) for _, row, found in left)
 
     def _judged(self, known: Mapping[Name, Adoptable], now: datetime) -> Iterator[tuple[int, bytes, "Found | str"]]:
         """Say of each row what it becomes, or why it stays. Of two rows of one name the later one counts."""
