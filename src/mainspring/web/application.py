@@ -47,13 +47,13 @@ def api(app: Mainspring, *, auth: Auth | None = None, origins: Collection[str] =
         if parts.scheme not in {"http", "https"} or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
             raise DeclarationError(f"origin {origin!r}", "write it as https://admin.example.com")
     desk = Desk(app, auth, frozenset(origins))
-    return Prefixed(
-        Starlette(
-            routes=[desk.route(route) for route in described(ROUTES)],
-            exception_handlers={HTTPException: _not_found},
-            lifespan=partial(_open, app),
-        )
+    inside = Starlette(
+        routes=[desk.route(route) for route in described(ROUTES)],
+        exception_handlers={HTTPException: _not_found},
+        lifespan=partial(_open, app),
     )
+    inside.router.redirect_slashes = False  # it would lead to whatever the header Host says
+    return Prefixed(inside)
 
 
 def described(routes: Sequence[AnyRoute]) -> tuple[AnyRoute, ...]:
@@ -163,8 +163,12 @@ async def _body(request: Request) -> bytes:
 
 def _write_down(route: AnyRoute, who: Identity | None, said: object, status: int) -> None:
     """Have the log say who changed what, and how that went. What was sent along stays out of it: it may be secret."""
-    about = getattr(said, "qname", "")
-    audit.info("%s %s %s: %d", who.name if who else "unknown", route.name, about, status)
+    name, about = who.name if who else "unknown", getattr(said, "qname", "")
+    audit.info("%s %s %s: %d", _on_one_line(name), route.name, _on_one_line(about), status)
+
+
+def _on_one_line(text: str) -> str:
+    return text if text.isprintable() else repr(text)
 
 
 def _json(status: int, value: object, headers: dict[str, str] | None = None) -> Response:

@@ -78,11 +78,10 @@ def told(error: Exception) -> tuple[int, Error]:
     for kind in KINDS:
         if isinstance(error, kind.raised):
             number = getattr(error, "code", None)
-            near = getattr(error, "did_you_mean", "")
             return kind.status, Error(
                 code=kind.code,
                 message=str(error)[:LONGEST],
-                hint=(f"did you mean {near!r}?" if near else kind.hint) or UNSET,
+                hint=kind.hint or UNSET,
                 number=number if isinstance(number, int) else UNSET,
             )
     id_ = uuid4().hex[:12]
