@@ -22,9 +22,11 @@ from mainspring.errors import (
     HostMissing,
     JobCancelled,
     LeaseLost,
+    PayloadError,
     ReadFailed,
     StoreError,
     StoreUnavailable,
+    UnknownSchedule,
     UnknownTask,
 )
 from mainspring.plugins import BackgroundJobs, HostWrite, Schedules
@@ -117,6 +119,9 @@ async def test_a_schedule_is_added_in_plain_words_or_by_a_rule(
         ("db:sweep", "periodic", None, 0xB31),
         ("db:sweep", "periodic", "٣", 0xB31),
         ("db:sweep", "periodic", 10**30, 0xB31),
+        pytest.param("db:sweep", "periodic", 10**5000, 0xB31, id="more digits than Python prints"),
+        pytest.param("db:sweep", "periodic", "9" * 5000, 0xB31, id="more digits than Python reads"),
+        pytest.param("db:sweep", "once", 10**5000, 0xB31, id="more digits than any date"),
         ("db:sweep", "once", "tomorrow", 0xB31),
         ("db:sweep", "once", 10**30, 0xB31),
         ("db:sweep", "once", None, 0xB31),
@@ -372,6 +377,57 @@ async def test_a_row_tells_how_a_schedule_has_been_going(app: Mainspring) -> Non
         assert (row.consecutive_failures, row.last_state, row.status) == (0, "succeeded", "idle")
 
 
+@pytest.mark.usefixtures("sweeper")
+async def test_rows_come_by_name_and_page_by_page(app: Mainspring) -> None:
+    for name in ("a", "b", "c"):
+        await app.control.add(name, "manual", task="db:sweep")
+    assert [row.qname for row in await app.control.list(limit=2)] == ["a", "b"]
+    assert [row.qname for row in await app.control.list(limit=2, after="b")] == ["c"]
+    assert (await app.control.get("b")).task == "db:sweep"
+    with pytest.raises(UnknownSchedule):
+        await app.control.get("d")
+
+
+# Running one now.
+
+
+async def test_a_job_is_made_now_of_a_schedule_or_else_of_a_task(app: Mainspring, sweeper: Sweeper) -> None:
+    await app.control.add("nightly", "manual", task="db:sweep", kwargs={"seconds": 1})
+    for name in ("nightly", "db:sweep", "db.sweep"):
+        await app.control.run(name)
+    jobs = (await app.jobs()).jobs
+    assert [view.facts.slot.schedule if view.facts.slot else None for view in jobs] == [None, None, "nightly"]
+    with pytest.raises(UnknownTask):
+        await app.control.run("hourly")
+    assert sweeper.fired == 0
+
+
+@pytest.mark.usefixtures("sweeper")
+async def test_with_arguments_it_is_a_job_of_the_task(app: Mainspring) -> None:
+    await app.control.add("db:sweep", "manual", kwargs={"seconds": 1})
+    args, kwargs = app.control.arguments("db.sweep", {"seconds": 7})
+    job = await app.control.run("db:sweep", args=args, kwargs=kwargs)
+    view = await job.refresh()
+    assert view.facts.slot is None
+    assert b'"seconds":7' in view.payload
+    with pytest.raises(PayloadError, match="seconds"):
+        app.control.arguments("db:sweep", {"seconds": "long"})
+
+
+@pytest.mark.usefixtures("sweeper")
+async def test_a_printed_name_is_found_among_the_schedules_of_a_program_that_is_not_here(
+    app: Mainspring, another_app: Callable[[], Mainspring]
+) -> None:
+    await app.control.add("db:sweep", "manual")
+    elsewhere = another_app()
+    assert (await elsewhere.control.get("db.sweep")).qname == "db:sweep"
+    assert (await elsewhere.control.run("db.sweep")).task == "db:sweep"
+    assert await elsewhere.control.cancel("db.sweep")
+    assert await app.control.list() == ()
+    for name in (".", "..", "a.", ".a", "a..b"):
+        assert not await elsewhere.control.cancel(name)
+
+
 # Statements.
 
 
@@ -489,6 +545,14 @@ async def test_whoever_cancels_it_has_it_end_after_whole_batches(app: Mainspring
     assert database.written == list(range(30))
 
 
+async def test_a_dry_run_counts_and_writes_nothing(app: Mainspring) -> None:
+    hosted(app, database := Database(10))
+    told: list[Iterated] = []
+    done = await app.control.iterate("READ", "WRITE", batch_size=4, dry_run=True, progress=told.append)
+    assert done == told[-1] == Iterated(rows=10, batches=3)
+    assert database.sizes == []
+
+
 @pytest.mark.parametrize(("size", "retries"), [(0, 0), (1, -1)])
 async def test_a_batch_has_at_least_one_row(app: Mainspring, size: int, retries: int) -> None:
     hosted(app, Database(1))
@@ -519,6 +583,8 @@ def test_code_without_a_loop_has_twins() -> None:
     app.install(Sweeper().plugin, grant="all")
     app.control.add_sync("db:sweep", "periodic", 60)
     assert [row.qname for row in app.control.list_sync()] == ["db:sweep"]
+    assert app.control.get_sync("db:sweep").status == "idle"
+    assert app.control.run_sync("db:sweep").fresh
     assert app.control.cancel_sync("db:sweep")
     assert app.control.submit_sync("x") == ("x", {})
     assert app.control.iterate_sync("READ", "WRITE", batch_size=2).batches == 3

@@ -24,7 +24,7 @@ class Iterated:
     """How far a piece of work has come, or came."""
 
     rows: int = 0
-    """That were written."""
+    """That were written; in a dry run, that would be given to the mutation."""
     batches: int = 0
     """That were given to the mutation, the failed ones too."""
     failed: int = 0
@@ -50,6 +50,8 @@ class Work:
     params: Mapping[str, object]
     rows_as: str
     retries: int
+    dry: bool = False
+    """Only count."""
 
     async def over(self, rows: object, batch_size: int, progress: Progress | None) -> Iterated:
         """Go through what a host has read."""
@@ -64,6 +66,8 @@ class Work:
         return done
 
     async def _write(self, batch: list[Any], done: Iterated) -> Iterated:
+        if self.dry:
+            return replace(done, rows=done.rows + len(batch), batches=done.batches + 1)
         tries = 0
         while True:
             try:
