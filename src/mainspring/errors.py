@@ -395,16 +395,20 @@ class PluginError(MainspringError):
 
 
 class CapabilityError(PluginError, PermissionError):
-    """The plugin `plugin` was not granted `capability`, and asked for it."""
+    """The plugin `plugin` was not granted `capability`, and asked for it; of several, all are named in one."""
 
     code = 0x05
 
-    def __init__(self, plugin: str, capability: str) -> None:
+    def __init__(
+        self, plugin: str, capability: str, advice: str = "its host grants with app.install(…, grant=[…])"
+    ) -> None:
         super().__init__(plugin, capability)
+        self.args = (plugin, capability, advice)
         self.capability = capability
+        self.advice = advice
 
     def __str__(self) -> str:
-        return f"plugin {self.plugin} was not granted {self.capability}; its host grants with app.install(…, grant=[…])"
+        return f"plugin {self.plugin} was not granted {self.capability}; {self.advice}"
 
 
 class HostError(MainspringError):
