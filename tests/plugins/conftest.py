@@ -21,12 +21,11 @@ STORES = ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
 # On PostgreSQL all of them take minutes more, which `make chaos` has; these are the short ones that say the most.
 SHORT = {
     "test_a_node_that_runs_takes_up_a_plugin_at_once",
-    "test_jobs_of_a_plugin_that_is_uninstalled_wait_and_go_on_when_it_is_back",
+    "test_uninstalled_and_installed_at_once_schedules_go_on",
     "test_schedules_of_a_plugin_pause_while_it_is_uninstalled",
     "test_a_transaction_of_the_store_is_a_write_of_the_hosts",
     "test_losses_are_not_forgotten_while_a_host_is_not_there",
     "test_a_program_with_plugins_has_them_when_it_runs_work",
-    "test_they_can_be_paused_and_run_by_hand_like_any_other",
 }
 
 
