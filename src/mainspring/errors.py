@@ -397,19 +397,29 @@ class PluginError(MainspringError):
 
 
 class CapabilityError(PluginError, PermissionError):
-    """The plugin `plugin` was not granted `capability`, and asked for it; `problem` says if no grant would have helped."""
+    """The plugin `plugin` was not granted `capability`, and asked for it; of several, all are named in one.
+
+    `problem` says so where no grant would help, `advice` else what would.
+    """
 
     code = 0x05
 
-    def __init__(self, plugin: str, capability: str, problem: str = "") -> None:
+    def __init__(
+        self,
+        plugin: str,
+        capability: str,
+        problem: str = "",
+        advice: str = "its host grants with app.install(…, grant=[…])",
+    ) -> None:
         super().__init__(plugin, problem)
-        self.args = (plugin, capability, problem)
+        self.args = (plugin, capability, problem, advice)
         self.capability = capability
+        self.advice = advice
 
     def __str__(self) -> str:
         if self.problem:
             return f"plugin {self.plugin} is refused {self.capability}: {self.problem}"
-        return f"plugin {self.plugin} was not granted {self.capability}; its host grants with app.install(…, grant=[…])"
+        return f"plugin {self.plugin} was not granted {self.capability}; {self.advice}"
 
 
 class HostError(MainspringError):

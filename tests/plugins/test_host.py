@@ -29,7 +29,7 @@ from mainspring.errors import (
 )
 from mainspring.plugins import BackgroundJobs, HostWrite, JobHost
 from mainspring.testing import VirtualTime
-from tests.jobs.conftest import Victim
+from tests.jobs.conftest import Victim, victim
 
 MINUTE = 60
 
@@ -373,7 +373,7 @@ async def test_a_host_that_raises_is_an_ordinary_failure_with_its_code(app: Main
         fail()
 
     app.host.offer(
-        **dict.fromkeys(["compact_storage", "execute_write", "execute_read"], fail if blocking else fail_soon)
+        **dict.fromkeys(["compact_storage", "execute_write", "execute_read"], fail if blocking else fail_soon)  # type: ignore[arg-type]  # a checker takes it for any name
     )
     seen: list[tuple[type[Exception], int, type]] = []
 
@@ -621,3 +621,24 @@ async def test_a_node_that_stood_still_cannot_write_for_a_job_that_others_have(
                 await host.execute_write("a")
         victim.kill()
     assert stubborn.wrote == []
+
+
+async def test_losses_are_not_forgotten_while_a_host_is_not_there(app: Mainspring) -> None:
+    dies = True
+
+    @app.task(name="poison")
+    async def poison(ctx: Context) -> None:
+        if dies:
+            await asyncio.sleep(3600)
+        await ctx.host.execute_write("a")
+
+    async with app:
+        job = await poison.enqueue()
+        async with victim(app) as doomed:
+            await asyncio.sleep(1)
+            doomed.kill()
+        dies = False
+        async with app.node():
+            await asyncio.sleep(60)
+            view = await job.refresh()
+            assert (view.job.state, view.job.losses) == (State.SCHEDULED, 1)

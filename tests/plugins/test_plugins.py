@@ -30,6 +30,8 @@ from mainspring.plugins import (
     Schedules,
     Services,
 )
+from mainspring.runtime import planned
+from mainspring.stores.port import Store
 
 EVERYTHING: list[Capability] = [BackgroundJobs(), Schedules(), Services(), HostWrite(), EnqueueTasks()]
 
@@ -657,3 +659,28 @@ async def test_a_plugin_can_be_uninstalled_by_itself(app: Mainspring) -> None:
 def test_a_mirror_needs_a_sink() -> None:
     with pytest.raises(DeclarationError, match="LadybugSink"):
         Mainspring("memory://").mirror("graph.lbug")  # type: ignore[arg-type]  # the mistake
+
+
+async def test_an_uninstall_does_not_mind_that_another_was_faster(
+    app: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = Plugin("tidy", "1", requires=[BackgroundJobs(), Schedules()])
+
+    @plugin.job(schedule=Every("1h"))
+    async def sweep() -> None: ...
+
+    app.install(plugin, grant="all")
+    plain = planned._owned
+
+    async def overtaken(store: Store, owner: str) -> Any:  # noqa: ANN401 -- as it is
+        found = await plain(store, owner)
+        for look in found[0]:
+            if look.schedule.paused is None:
+                await app.schedules.pause(str(look.schedule.name))
+        return found
+
+    async with app.node():
+        await asyncio.sleep(1)
+        monkeypatch.setattr(planned, "_owned", overtaken)
+        await app.uninstall("tidy")
+        assert (await app.schedules.get("tidy:sweep")).paused

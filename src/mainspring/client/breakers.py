@@ -61,7 +61,8 @@ class Breakers:
     async def open(self, task: str, *, by: str = "", reason: str = "", term: int | None = None) -> PhaseChange | None:
         """Let no job of a task through until the breaker is reset.
 
-        With a `term`, only if it is in that one still: else None. Raises `UnknownBreaker` if there is none.
+        None if it is forced open already, unless there is another `reason`; that takes the place of the first, which
+        stays among its changes. With a `term`, None also if that is over. Raises `UnknownBreaker` if there is none.
         """
         return await self._force(task, Phase.OPEN, by=by, reason=reason, term=term)
 

@@ -7,12 +7,12 @@ from typing import Any, Final, Literal
 
 from mainspring.client.connection import Connection
 from mainspring.client.discovery import GROUP, find, load, told
-from mainspring.client.plugin import Plugin
+from mainspring.client.plugin import Plugin, read_capabilities
 from mainspring.client.upkeep import ID, upkeep
 from mainspring.core.job import NodeId
 from mainspring.core.limits import Limit
 from mainspring.core.names import Name
-from mainspring.errors import DeclarationError, NameTaken, PluginError
+from mainspring.errors import CapabilityError, DeclarationError, NameTaken, PluginError
 from mainspring.plugins.capability import BackgroundJobs, Capability, Grants
 from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.events import log
@@ -97,23 +97,30 @@ class Plugins:
             self._install(upkeep(), "all")
 
     def _install(self, plugin: Plugin, grant: Grant) -> None:
-        grants = Grants(plugin.requires if grant == "all" else _read(grant))
-        self.check(plugin, grants)
+        grants = Grants(
+            plugin.requires if grant == "all" else read_capabilities("grant", grant, "'all' that it requires")
+        )
+        self.check(plugin, grants, asked_for=grant == "all")
         with self._changing:
             self._add(plugin, grants)
         self._tell_nodes()
 
-    def check(self, plugin: Plugin, grants: Grants) -> None:
-        """Raise `PluginError` for names that are not its own, `CapabilityError` for what it needs and is not granted."""
+    def check(self, plugin: Plugin, grants: Grants, *, asked_for: bool = False) -> None:
+        """Raise `PluginError` for names that are not its own, `CapabilityError` for what it needs and is not granted.
+
+        With `asked_for`, it was granted what it had asked for, and it is for its author to ask for more.
+        """
         for name in _names(plugin):
             if name.namespace != plugin.id:
                 raise PluginError(plugin.id, f"it declares {name}, which is not in its namespace")
         if any(queue != plugin.id for queue in _queues(plugin)):
             raise PluginError(plugin.id, "it has jobs in another queue than the one that has its name")
-        for required in plugin.requires:
-            grants.must(plugin.id, type(required))
-        for needed in plugin.needs():
-            grants.must(plugin.id, needed)
+        if missing := plugin.lacks(grants):
+            names, calls = (", ".join(f"{kind.__name__}{end}" for kind in missing) for end in ("", "()"))
+            advice = f"its host adds {calls} to app.install(…, grant=[…])"
+            if asked_for:
+                advice = f"grant='all' is all that it requires: its author adds {calls} to Plugin(…, requires=[…])"
+            raise CapabilityError(plugin.id, names, advice=advice)
 
     def _add(self, plugin: Plugin, grants: Grants) -> None:
         if plugin.id in self._installed:
@@ -219,12 +226,6 @@ class Plugins:
 def owner_of(plugin: str) -> str:
     """Name the owner of a plugin's schedules."""
     return f"plugin:{plugin}"
-
-
-def _read(grant: object) -> Iterable[Capability]:
-    if isinstance(grant, str) or not isinstance(grant, Iterable):
-        raise DeclarationError("grant", f"several capabilities, or 'all' that it requires, and not {grant!r}")
-    return grant
 
 
 def _names(plugin: Plugin) -> Iterator[Name]:

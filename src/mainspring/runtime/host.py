@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Never, Protocol, TypeAlias, TypeVar, cast
 
 from mainspring.clock import outside
 from mainspring.core.outcome import Signal
@@ -97,9 +97,14 @@ class Host:
         compact_storage: Callable[[], object] | None = None,
         execute_write: Callable[[str, Any], object] | None = None,
         execute_read: Callable[[str, Any], object] | None = None,
+        **others: Never,
     ) -> None:
         """Offer services, now or later, and again: what is given takes the place of what was, the rest stays."""
         self.permission.steer("app.host.offer")
+        if others:
+            problem = f"there is {', '.join(_FAILURES)}, and no {next(iter(others))!r} to offer"
+            advice = "what is your own goes by its type: app.host.provide(Mailer, mailer)"
+            raise DeclarationError("host", f"{problem}; {advice}")
         given = {COMPACT: compact_storage, WRITE: execute_write, READ: execute_read}
         wanted = {name: function for name, function in given.items() if function is not None}
         for name, function in wanted.items():
@@ -167,6 +172,8 @@ class Host:
 
     def look_up(self, kind: type[T], namespace: str | None = None) -> T:
         """Return what is provided now, if whoever acts may use it; else raise `HostMissing` or `CapabilityError`."""
+        if not isinstance(kind, type):
+            raise DeclarationError("host", f"get takes the class that it was provided by, as get(Mailer), not {kind!r}")
         self.permission.use_host(kind.__name__, namespace)
         offered = self._offered
         if kind not in offered.own:

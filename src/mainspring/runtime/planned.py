@@ -89,16 +89,22 @@ def _is(plugins: "dict[str, Planned]", id_: str, plugin: Planned) -> bool:
     return plugins.get(id_) is plugin
 
 
+class _AlreadySo(Exception):
+    """Somebody was faster: there is nothing to do any more."""
+
+
 async def _resume(store: Store, planned: Planned, *, while_: Callable[[], bool]) -> None:
     """Let schedules go on that were paused only because nobody declared them."""
 
     def go_on(look: Look, now: datetime) -> Decision:
+        if look.schedule.paused is None:
+            raise _AlreadySo
         return resume(look.schedule, now, partial(new_id, now), busy=bool(look.open))
 
     owned, _ = await _owned(store, planned.owner)
     for schedule in (look.schedule for look in owned):
         if schedule.paused and schedule.paused.by == planned.resumes and schedule.name in planned.plans and while_():
-            with suppress(UnknownSchedule):
+            with suppress(UnknownSchedule, _AlreadySo):
                 await step(store, schedule.name, go_on)
 
 
@@ -116,8 +122,13 @@ async def pause_gone(store: Store, planned: Planned, ours: Collection[NodeId]) -
 
 
 async def _pause(store: Store, name: Name, by: str, reason: str) -> None:
-    with suppress(UnknownSchedule):  # somebody removed it meanwhile
-        await step(store, name, lambda look, now: pause(look.schedule, now, by=by, reason=reason))
+    def stand_still(look: Look, now: datetime) -> Decision:
+        if look.schedule.paused:
+            raise _AlreadySo  # the node and whoever uninstalls both do it
+        return pause(look.schedule, now, by=by, reason=reason)
+
+    with suppress(UnknownSchedule, _AlreadySo):  # or somebody removed it meanwhile
+        await step(store, name, stand_still)
 
 
 async def _declare_all(

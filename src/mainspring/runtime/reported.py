@@ -62,6 +62,11 @@ async def finish(own: Name, store: Store, facts: CallFacts, value: object) -> ob
         case DoneAndReschedule(delay=delay):
             schedule = Name.parse(facts.slot.schedule) if facts.slot else own
             await reschedule(store, schedule, facts, duration(delay))
+        case type() if issubclass(value, JobOutcome):
+            dots = "" if value is Done else "…"
+            raise Fail(
+                f"it returned the class {value.__name__}; write `return {value.__name__}({dots})`, with parentheses"
+            )
         case _:
             pass
     return value

@@ -235,6 +235,7 @@ class Breakers(Protocol):
         """Open or close a breaker by an operator's word (`breaker.force`); it stays so until it is reset.
 
         1. None, and nothing is written, if the task has no breaker, or if it is not in this `term` any more.
+        2. None, and nothing is written, if it is forced into that phase already and no other reason is given.
         """
         ...
 

@@ -470,8 +470,9 @@ class BreakerView(Struct, frozen=True, kw_only=True):
     since: datetime
     """When it entered its phase, or was declared."""
     by: str = ""
+    """Who forced or reset it; nobody, if it came to its phase by itself."""
     reason: str = ""
-    """Who forced or reset it, and why; nobody, if it came to its phase by itself."""
+    """Why: an operator's words, or the error that opened it."""
 
 
 class BreakerPage(Struct, frozen=True, kw_only=True):
