@@ -247,7 +247,7 @@ async def test_jobs_of_a_plugin_that_is_uninstalled_wait_and_go_on_when_it_is_ba
         await app.uninstall("thumbnails")
         with pytest.raises(UnknownTask):
             app.find("thumbnails:make")
-        await asyncio.sleep(3 * 3600)
+        await asyncio.sleep(600)  # ten times the grace
         assert (await job.refresh()).job.state is State.SCHEDULED
         assert thumbnails.calls == []
 
@@ -265,7 +265,7 @@ async def test_schedules_of_a_plugin_pause_while_it_is_uninstalled(app: Mainspri
         paused = (await app.schedules.get("thumbnails:sweep")).paused
         assert paused
         assert paused.reason == "plugin thumbnails is not installed"
-        await asyncio.sleep(3600)
+        await asyncio.sleep(600)
         assert len(thumbnails.calls) == 2
 
         app.install(thumbnails.plugin, grant="all")
