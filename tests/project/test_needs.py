@@ -5,10 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from tests import conftest
 
 pytestmark = pytest.mark.slow  # each test is a run of pytest or two
 
@@ -113,3 +118,22 @@ def test_an_unknown_part_is_an_error_at_collection(suite: Suite) -> None:
     assert "test_it.py::test_two needs 'cromium', which tests/conftest.py does not know: chromium, make" in printed
     assert "ERROR collecting test_it.py" in printed
     assert "exit 0" not in printed
+
+
+def test_what_takes_turns_has_its_turn_within_four_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conftest, "EVERY_TURN", False)
+    names = [f"test_{number}" for number in range(200)]
+    turns: Counter[str] = Counter()
+    for day in range(20_000, 20_004):
+        monkeypatch.setenv(conftest.TODAY, str(day))
+        today = [name for name in names if not conftest.is_on_another_day(an_item(name, takes_turns=True))]
+        assert 30 < len(today) < 70
+        turns.update(today)
+        assert not any(conftest.is_on_another_day(an_item(name, takes_turns=False)) for name in names)
+    assert turns == Counter(names)
+    monkeypatch.setattr(conftest, "EVERY_TURN", True)
+    assert not any(conftest.is_on_another_day(an_item(name, takes_turns=True)) for name in names)
+
+
+def an_item(name: str, *, takes_turns: bool) -> Any:  # noqa: ANN401 - as much of an item as is looked at
+    return SimpleNamespace(name=name, get_closest_marker=lambda _: takes_turns or None)
