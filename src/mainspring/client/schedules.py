@@ -81,7 +81,7 @@ class Schedules:
             raise ScheduleError(f"schedule {name!r}", f"{rule.when.isoformat()} has passed already")
         if plan.until is not None and plan.until <= looked.now:
             raise ScheduleError(f"schedule {name!r}", f"until {plan.until.isoformat()} has passed already")
-        decision = await fresh(store, Name.parse(name), plan, looked.now)
+        decision = fresh(Name.parse(name), plan, looked.now, next(iter(looked.former), None))
         (accepted,) = await store.move([move_of(decision)])
         if not accepted or decision.after is None:
             raise NameTaken(name, "schedule")

@@ -181,7 +181,10 @@ class Schedules(Protocol):
         ...
 
     async def look(self, names: Sequence[Name]) -> Looked:
-        """Look at schedules by their names; those that are not there are left out."""
+        """Look at schedules by their names; those that are not there are left out.
+
+        1. Of those that are not there, `former` has each of which runs are kept, with the last slot that has a job.
+        """
         ...
 
     async def move(self, moves: Sequence[Move]) -> tuple[bool, ...]:
