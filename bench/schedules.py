@@ -7,6 +7,9 @@ processor and no more than one query a second.
 A tick: a thousand of the schedules come up at the same instant; a node's ticker decides and writes them all. Measured
 out of 1,000, 10,000 and 100,000 that there are: what a tick costs must not grow with those that are not due.
 
+Declaring: a program with 10,000 schedules in its code starts on a store that has none of them, starts again, and starts
+with another rule for each. Measured is the time until the store has them all, and how often it is asked.
+
 On SQLite, and on PostgreSQL with fsync.
 """
 
@@ -18,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,8 +32,10 @@ from mainspring.client.plans import plan_of
 from mainspring.core.names import Name
 from mainspring.core.schedule import Plan
 from mainspring.core.steps import create
+from mainspring.runtime.declaring import declare
 from mainspring.runtime.events import Events
 from mainspring.runtime.firing import move_of
+from mainspring.runtime.planned import Planned
 from mainspring.runtime.ticker import Ticker
 
 WARM_UP = 3.0
@@ -109,6 +114,24 @@ async def tick(url: str, count: int) -> float:
         return time.perf_counter() - began
 
 
+async def declared(url: str, count: int) -> list[tuple[str, float, Counter[str]]]:
+    """Return what a first start, a second one and one with other rules cost: seconds, and calls of the store."""
+    found = []
+    for what, hours in (("none of them there", 1), ("all of them there", 1), ("another rule for each", 2)):
+        app = an_app(url)
+        planned = Planned(owner="bench", owner_is_given=True, release="1")
+        for number in range(count):
+            one = plan_of("bench", Every(timedelta(hours=hours, seconds=number)), app.find("nothing").call(), {})
+            planned.add(Name("", f"schedule-{number}"), one)
+        async with app:
+            calls = counted(app.store)
+            began = time.perf_counter()
+            if not await declare(app.store, planned, frozenset({Name("", "nothing")})):
+                sys.exit("Others changed the same schedules.")
+            found.append((what, time.perf_counter() - began, Counter(calls)))
+    return found
+
+
 @contextmanager
 def places(which: str) -> Iterator[Any]:
     """Yield a function that returns the address of a fresh store."""
@@ -138,27 +161,46 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--most", type=int, default=100_000)
     parser.add_argument("--only", choices=["sqlite", "postgres"])
+    parser.add_argument("--part", choices=["idle", "tick", "declare"], help="one of the three; all by default")
+    parser.add_argument("--declared", type=int, default=10_000)
     args = parser.parse_args()
     for which in [args.only] if args.only else ["sqlite", "postgres"]:
         with places(which) as url:
-            print(f"\n{which}: a node with schedules of which none is due, {args.seconds:g} s")
-            for count in (10, args.most):
-                found = asyncio.run(idle(url(), count, args.seconds))
-                queries = found["calls"].total() / args.seconds
-                print(
-                    f"  {count:>7,} schedules  {found['cpu']:6.2f} % of a processor  {queries:6.2f} queries/s about them"
-                )
-            print(f"{which}: a tick in which {DUE:,} are due")
-            base = 0.0
-            for count in (DUE, 10 * DUE, args.most):
-                took = [asyncio.run(tick(url(), count)) for _ in range(args.rounds)]
-                middle = statistics.median(took)
-                base = base or middle
-                print(
-                    f"  out of {count:>7,}  {middle * 1000:7.0f} ms ({min(took) * 1000:.0f} to {max(took) * 1000:.0f})"
-                    f"  {middle / DUE * 1e6:5.0f} µs each  {middle / base:5.2f} of the first"
-                )
+            if args.part in {None, "idle"}:
+                tell_of_idle(which, url, args)
+            if args.part in {None, "tick"}:
+                tell_of_ticks(which, url, args)
+            if args.part in {None, "declare"}:
+                tell_of_declaring(which, url, args)
     return 0
+
+
+def tell_of_idle(which: str, url: Callable[[], str], args: argparse.Namespace) -> None:
+    print(f"\n{which}: a node with schedules of which none is due, {args.seconds:g} s")
+    for count in (10, args.most):
+        found = asyncio.run(idle(url(), count, args.seconds))
+        queries = found["calls"].total() / args.seconds
+        print(f"  {count:>7,} schedules  {found['cpu']:6.2f} % of a processor  {queries:6.2f} queries/s about them")
+
+
+def tell_of_ticks(which: str, url: Callable[[], str], args: argparse.Namespace) -> None:
+    print(f"{which}: a tick in which {DUE:,} are due")
+    base = 0.0
+    for count in (DUE, 10 * DUE, args.most):
+        took = [asyncio.run(tick(url(), count)) for _ in range(args.rounds)]
+        middle = statistics.median(took)
+        base = base or middle
+        print(
+            f"  out of {count:>7,}  {middle * 1000:7.0f} ms ({min(took) * 1000:.0f} to {max(took) * 1000:.0f})"
+            f"  {middle / DUE * 1e6:5.0f} µs each  {middle / base:5.2f} of the first"
+        )
+
+
+def tell_of_declaring(which: str, url: Callable[[], str], args: argparse.Namespace) -> None:
+    print(f"{which}: a program that declares {args.declared:,} schedules starts")
+    for what, seconds, calls in asyncio.run(declared(url(), args.declared)):
+        asked = ", ".join(f"{count:,} {verb}" for verb, count in calls.items())
+        print(f"  {what:<22} {seconds:7.2f} s  {seconds / args.declared * 1e6:6.0f} µs each  {asked}")
 
 
 if __name__ == "__main__":

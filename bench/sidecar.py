@@ -31,7 +31,7 @@ CALLERS = 100
 
 
 def an_app(folder: str) -> Mainspring:
-    app = Mainspring(f"sidecar://{folder}")
+    app = Mainspring(f"sidecar:///{folder}")
 
     @app.task(name="nothing")
     async def nothing() -> None: ...

@@ -9,11 +9,13 @@ import importlib.util
 import os
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +35,11 @@ SERVERS = {"postgres", "own_postgres", "oldest_postgres"}
 TWICE_TOLD = {"schedules", "plugins", "jobs", "app"}
 """Folders of stories about the whole, each told on several stores; what stores must do themselves is in others."""
 NO_CALL = SimpleNamespace(params={})
+
+PARTS_OF_A_TURN = 4
+"""Of what takes turns a run has one part in so many, the next day the next."""
+EVERY_TURN = os.environ.get("MAINSPRING_STORES") == "full"
+TODAY = "MAINSPRING_TODAY"
 
 REQUIRE_ALL = os.environ.get("MAINSPRING_REQUIRE_ALL", "0") not in {"", "0"}
 
@@ -94,12 +101,35 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             pytest.fail(f"{where} needs {part!r}, which tests/conftest.py does not know: {known}", pytrace=False)
 
 
+def pytest_configure() -> None:
+    # Told to the processes that share the tests, so that midnight comes for all of them or for none.
+    os.environ.setdefault(TODAY, str(int(time.time() // 86400)))
+
+
+def pytest_report_header() -> str | None:
+    part = int(os.environ[TODAY]) % PARTS_OF_A_TURN + 1
+    return (
+        None if EVERY_TURN else f"what takes turns: part {part} of {PARTS_OF_A_TURN}; all of it with make test-stores"
+    )
+
+
+def is_on_another_day(item: pytest.Item) -> bool:
+    """Say whether a test that takes turns has its turn on another day; by its name, so that each has one."""
+    if EVERY_TURN or item.get_closest_marker("takes_turns") is None:
+        return False
+    return (crc32(item.name.encode()) - int(os.environ[TODAY])) % PARTS_OF_A_TURN != 0
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what uses a server out of `make check`, but for what says that it is quick: there are a thousand of them.
 
     Likewise stories that are told on memory and on a file: the first of the two is enough before a commit.
     """
+    later = [item for item in items if is_on_another_day(item)]
+    if later:
+        config.hook.pytest_deselected(items=later)
+        items[:] = [item for item in items if not is_on_another_day(item)]
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         is_retold = (

@@ -43,7 +43,6 @@ from mainspring.core.rules import Rule
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError, NameTaken, PayloadError, ScheduleError, UnknownTask
 from mainspring.handle import JobHandle
-from mainspring.plugins.capability import HostWrite
 from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.events import log
 from mainspring.runtime.host import Host
@@ -109,7 +108,7 @@ class Mainspring:
         self._listeners: list[Listener] = []
         self._nodes: weakref.WeakSet[Node] = weakref.WeakSet()
         self._connection.on_cancel = self._cancel_here
-        self.host: Final = Host(self._may_write)
+        self.host: Final = Host(self._connection.guard)
         self._upkeep = upkeep
         self.plugins: Final = Plugins(
             self._connection,
@@ -140,7 +139,8 @@ class Mainspring:
 
     @property
     def store(self) -> Store:
-        """The store, which is open; `StoreClosed` if it is not."""
+        """The store, which is open; `StoreClosed` if it is not. What it does, it does for anybody: not for plugins."""
+        self._connection.guard.steer("app.store")
         return self._connection.opened
 
     async def __aenter__(self) -> Self:
@@ -154,9 +154,11 @@ class Mainspring:
 
     async def close(self) -> None:
         """Close the store, whoever still uses it. A later use opens it again."""
+        self._connection.guard.steer("app.close")
         await self._connection.close()
 
     def close_sync(self) -> None:
+        self._connection.guard.steer("app.close")
         self._connection.close_sync()
 
     # Tasks and their jobs.
@@ -235,6 +237,7 @@ class Mainspring:
         """
 
         def declare(task: T) -> T:
+            self._connection.guard.steer("app.schedule")
             if not isinstance(task, Task):
                 raise ScheduleError(f"schedule {name or task!r}", "write @app.schedule(…) above @app.task")
             planned = Name.parse(name or task.name)
@@ -270,6 +273,7 @@ class Mainspring:
         """
 
         def declare(function: S) -> S:
+            self._connection.guard.steer("app.service")
             definition = declare_service(function, options)
             if definition.name in self._services:
                 raise NameTaken(str(definition.name))
@@ -288,6 +292,7 @@ class Mainspring:
 
     async def uninstall(self, id_: str | Plugin) -> None:
         """Take a plugin out: its jobs wait, its schedules pause, its services stop."""
+        self._connection.guard.steer("app.uninstall")
         if id_ == UPKEEP:
             self._upkeep = False
         await self.plugins.uninstall(id_)
@@ -301,7 +306,7 @@ class Mainspring:
 
         if isinstance(sink, type) or not callable(getattr(sink, "prepare", None)):
             raise DeclarationError("mirror", f"it writes into a sink, as LadybugSink('graph.lbug'), and not {sink!r}")
-        mirror = Mirror(lambda: self.store, sink, timeout=timeout)
+        mirror = Mirror(lambda: self._connection.opened, sink, timeout=timeout)
 
         @self.service(name=name, wake=mirror.wake, singleton=True, backoff=TRY_AGAIN, listeners=())
         async def step(context: ServiceContext) -> Directive:
@@ -320,6 +325,7 @@ class Mainspring:
         limit: Limit | None = None,
     ) -> None:
         """Say how a queue is worked: `concurrency` holds for each node, `limit` for all of them together."""
+        self._connection.guard.steer("app.queue")
         given = {"name": name, "concurrency": concurrency, "timeout": timeout, "limit": limit}
         values, problems = read_all(given, _QUEUE_READERS)
         values.pop("name", None)
@@ -330,11 +336,13 @@ class Mainspring:
 
     def middleware(self, layer: M) -> M:
         """Put an async function around every attempt, `async def layer(ctx, call_next)`; the first one is outermost."""
+        self._connection.guard.steer("app.middleware")
         self._middleware.append(layer)
         return layer
 
     def listener(self, listener: L) -> L:
         """Have a function told of every change of a job's state on this app's nodes, after it was committed."""
+        self._connection.guard.steer("app.listener")
         self._listeners.append(listener)
         return listener
 
@@ -350,6 +358,7 @@ class Mainspring:
         """Make a node on the open store, for a program that starts and stops it itself."""
         from mainspring.runtime.node import Node  # noqa: PLC0415 - only programs that run work load what runs it
 
+        self._connection.guard.steer("app.node")
         self._bring_upkeep()
         node = Node(
             self.store,
@@ -370,10 +379,6 @@ class Mainspring:
     def _cancel_here(self, job: JobId, lease: int) -> None:
         for node in tuple(self._nodes):
             node.cancel(job, lease)
-
-    def _may_write(self, namespace: str | None) -> None:
-        if self._connection.guard is not None:
-            self._connection.guard.ask(HostWrite, namespace)
 
     def _bring_upkeep(self) -> None:
         """Install Mainspring's own jobs where they are wanted: where others bring theirs, or the app says so."""
@@ -398,6 +403,7 @@ class Mainspring:
         AppTasks(self.registry, self._tasks, self._planned).introduce(store)
 
     def _register(self, task: Task[..., Any]) -> None:
+        self._connection.guard.steer("app.task")
         self.registry.add(task.definition)
         self._tasks[task.definition.name] = task
 

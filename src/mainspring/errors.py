@@ -35,7 +35,7 @@ MainspringError
 │   └── NodeGone            the node is not alive under that term: it was declared dead, or has left
 ├── NameTaken               there is something under that name already: a task of an app, a service of a task set
 ├── PluginError             a plugin cannot be installed, or is not
-│   └── CapabilityError     a plugin asked for what it was not granted (also a PermissionError)
+│   └── CapabilityError     a plugin asked for what it was not granted, or nobody can be (also a PermissionError)
 ├── HostError               what the embedding program offers to jobs could not be used
 │   ├── HostMissing         it offers no such service: not yet, no longer, or never
 │   ├── CompactionFailed    it raised while it compacted its storage
@@ -193,6 +193,8 @@ class Standstill(MainspringError):
 
 class UnknownTask(MainspringError):
     """No task is registered under `name`; `did_you_mean` is the nearest that is."""
+
+    code = 0x01
 
     def __init__(self, name: str, did_you_mean: str = "") -> None:
         super().__init__(name, did_you_mean)
@@ -470,16 +472,29 @@ class PluginError(MainspringError):
 
 
 class CapabilityError(PluginError, PermissionError):
-    """The plugin `plugin` was not granted `capability`, and asked for it."""
+    """The plugin `plugin` was not granted `capability`, and asked for it; of several, all are named in one.
+
+    `problem` says so where no grant would help, `advice` else what would.
+    """
 
     code = 0x05
 
-    def __init__(self, plugin: str, capability: str) -> None:
-        super().__init__(plugin, capability)
+    def __init__(
+        self,
+        plugin: str,
+        capability: str,
+        problem: str = "",
+        advice: str = "its host grants with app.install(…, grant=[…])",
+    ) -> None:
+        super().__init__(plugin, problem)
+        self.args = (plugin, capability, problem, advice)
         self.capability = capability
+        self.advice = advice
 
     def __str__(self) -> str:
-        return f"plugin {self.plugin} was not granted {self.capability}; its host grants with app.install(…, grant=[…])"
+        if self.problem:
+            return f"plugin {self.plugin} is refused {self.capability}: {self.problem}"
+        return f"plugin {self.plugin} was not granted {self.capability}; {self.advice}"
 
 
 class HostError(MainspringError):

@@ -156,6 +156,7 @@ class JobHandle(Generic[R]):
         store = await self._connection.store()
         view = await self.refresh()
         job = view.job
+        self._connection.guard.change_job(job.task, command.queue if isinstance(command, MoveJob) else None)
         while True:
             change = machine.command(job, command, store.now())
             (settled,) = await store.settle([Settlement(change=change)])

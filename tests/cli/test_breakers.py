@@ -8,6 +8,7 @@ import pytest
 from mainspring import Mainspring
 from mainspring.core.breaker import Breaker
 from mainspring.core.names import Name
+from mainspring.errors import JobFailed
 from tests.cli.conftest import Shop, cli
 
 
@@ -55,6 +56,44 @@ def test_a_breaker_is_opened_closed_and_reset_by_hand(guarded: Shop) -> None:
     assert "they are down" in shown
 
 
+def test_who_opens_what_is_open_already_is_told_by_whom_and_why(guarded: Shop) -> None:
+    cli("breakers", "open", "mail", "--reason", "they are down", "--url", guarded.url)
+    again = cli("breakers", "open", "mail", "--url", guarded.url)
+    assert again.exit_code == 0
+    assert again.output.startswith("the breaker of mail is open already, by ")
+    assert ": they are down, " in again.output
+    assert guarded.lines("breakers", "open", "mail") == []
+    assert "they are down" in cli("breakers", "list", "--url", guarded.url).output
+    cli("breakers", "open", "mail", "--reason", "they move", "--url", guarded.url)
+    assert "they move" in cli("breakers", "list", "--url", guarded.url).output
+    (story,) = guarded.lines("breakers", "show", "mail")
+    assert [one["reason"] for one in story["changes"]] == ["they move", "they are down"]
+
+
+def test_what_opened_a_breaker_is_shown_with_its_failures(shop: Shop) -> None:
+    async def fail() -> None:
+        async with shop.app() as app:
+
+            @app.task(name="mail", breaker=Breaker(threshold=3, cooldown="1h"), max_attempts=1)
+            async def mail() -> None:
+                raise ConnectionError("nobody answers")
+
+            async with app.node():
+                for job in [await mail.enqueue() for _ in range(3)]:
+                    with pytest.raises(JobFailed):
+                        await job.result(timeout="10s")
+
+    asyncio.run(fail())
+    line = cli("breakers", "list", "--url", shop.url).output.splitlines()[1]
+    assert line.split()[:2] == ["mail", "open"]
+    assert " 3/3 " in line
+    assert line.endswith("; ConnectionError: nobody answers")
+    shown = cli("breakers", "show", "mail", "--url", shop.url).output.splitlines()
+    assert shown[-1].endswith("ConnectionError: nobody answers")
+    cli("breakers", "open", "mail", "--url", shop.url)
+    assert "/3" not in cli("breakers", "list", "--url", shop.url).output
+
+
 @pytest.mark.parametrize("command", ["show", "open", "close", "reset"])
 def test_a_breaker_that_is_not_there_is_told_with_the_nearest(guarded: Shop, command: str) -> None:
     done = cli("breakers", command, "mial", "--url", guarded.url)
@@ -69,7 +108,7 @@ def test_the_doctor_tells_of_breakers_that_hold_jobs_back(guarded: Shop) -> None
 
 
 def test_the_doctor_does_not_stand_in_its_own_way(tmp_path: Path) -> None:
-    url = f"sidecar://{tmp_path}"
+    url = f"sidecar:///{tmp_path}"
     asyncio.run(_opened(url))
     done = cli("doctor", "--url", url)
     assert "there is nobody to hear" in done.output

@@ -76,6 +76,15 @@ def test_an_app_that_looks_for_none_shows_what_there_is_and_loads_none_of_it(pac
     }
 
 
+def test_the_app_is_named_as_for_other_commands(packages: Packages, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = said(packages, "list", "shop:app")
+    assert said(packages, "list", "--app", "shop:app") == whole
+    assert "named twice" in said(packages, "list", "shop:app", "--app", "shop:plain", code=2)
+    assert "say --app MODULE:APP, or set $MAINSPRING_APP" in said(packages, "list", code=2)
+    monkeypatch.setenv("MAINSPRING_APP", "shop:app")
+    assert said(packages, "list") == whole
+
+
 def test_an_app_without_any_says_so(tmp_path: Path) -> None:
     packages = Packages(tmp_path / "none")
     (packages.folder / "shop.py").write_text("from mainspring import Mainspring\napp = Mainspring('memory://')\n")
@@ -110,6 +119,51 @@ def test_what_is_not_granted_is_named_and_the_code_says_so(packages: Packages) -
 )
 def test_a_plugin_that_cannot_be_installed_is_told_of(packages: Packages, target: str, problem: str) -> None:
     assert problem in said(packages, "install-check", target, code=1)
+
+
+FACTORIES = """
+import os, sys
+
+def raises():
+    raise KeyError("no settings")
+
+def ends():
+    sys.exit("not today")
+
+def takes(path): ...
+
+def dies():
+    print("out of file handles", file=sys.stderr, flush=True)
+    os._exit(7)
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "problem"),
+    [
+        ("raises", "calling it to make the plugin raised KeyError: 'no settings' ({file}:5)"),
+        ("ends", "calling it to make the plugin raised SystemExit: not today ({file}:8)"),
+        ("takes", "calling it to make the plugin raised TypeError: takes() missing 1 required positional argument"),
+        (
+            "dies",
+            "with exit code 7: a program that installs it would end, too. The last that it said: out of file handles",
+        ),
+    ],
+)
+def test_what_goes_wrong_in_a_function_that_makes_the_plugin_is_shown(
+    packages: Packages, factory: str, problem: str
+) -> None:
+    file = packages.folder / "makers.py"
+    file.write_text(FACTORIES, encoding="utf-8")
+    assert problem.format(file=file) in said(packages, "install-check", f"makers:{factory}", code=1)
+    (found,) = lines(packages, "install-check", f"makers:{factory}", code=1)
+    assert found["plugin"] is None
+    assert problem.format(file=file) in found["problems"][0]
+
+
+def test_where_a_plugin_of_a_package_raised_is_shown(packages: Packages) -> None:
+    shown = said(packages, "install-check", "raises", code=1)
+    assert f"ZeroDivisionError: division by zero ({packages.folder / 'raises.py'}:1)" in shown
 
 
 @pytest.mark.parametrize(

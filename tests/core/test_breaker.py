@@ -114,6 +114,16 @@ def test_a_bad_probe_opens_it_for_another_cooldown_without_ten_more_failures() -
     assert admit(RULE, reopened, an_attempt(2), later) == Refusal(until=later + COOLDOWN)
 
 
+def test_failures_in_a_row_stay_to_be_seen_until_a_probe_is_good_or_somebody_says_so() -> None:
+    half = probing(failing(Circuit(), 10), an_attempt(1))
+    assert half.failures == 10
+    reopened = record(RULE, half, an_attempt(1), term=half.term, verdict=Verdict.BAD, now=NOW)
+    assert reopened.failures == 11
+    again = probing(reopened, an_attempt(2))
+    assert record(RULE, again, an_attempt(2), term=again.term, verdict=Verdict.GOOD, now=NOW).failures == 0
+    assert reset(reopened).failures == force(reopened, Phase.OPEN, NOW).failures == 0
+
+
 def test_a_probe_without_a_verdict_frees_its_place() -> None:
     half = probing(failing(Circuit(), 10), an_attempt(1))
     freed = record(RULE, half, an_attempt(1), term=half.term, verdict=Verdict.NONE, now=NOW)
@@ -294,7 +304,10 @@ class Nodes(RuleBasedStateMachine):
         in_this_term = [attempt for attempt, term in self.running.items() if term == self.circuit.term]
         if self.circuit.phase is Phase.HALF_OPEN:
             assert in_this_term == ([self.circuit.probe] if self.circuit.probe else [])
-        assert self.circuit.failures < self.rule.threshold
+        if self.circuit.phase is Phase.CLOSED:
+            assert self.circuit.failures < self.rule.threshold
+        elif not self.circuit.forced:
+            assert self.circuit.failures >= self.rule.threshold
 
 
 TestNodes = Nodes.TestCase

@@ -1,5 +1,6 @@
 """The life of a job, checked against the table of the design and by random lives."""
 
+import pickle
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from uuid import UUID
@@ -40,11 +41,13 @@ from mainspring.core.outcome import (
     AttemptError,
     Deferred,
     Expired,
+    HostNotReady,
     Interrupted,
     Lost,
     NoSuchTask,
     Outcome,
     Raised,
+    Snooze,
     Snoozed,
     Succeeded,
 )
@@ -186,6 +189,17 @@ def test_a_lost_attempt_runs_again_at_once() -> None:
 def test_a_lost_last_attempt_fails_as_lost() -> None:
     change = decide(a_claim(max_attempts=1), Lost(), NOW, 0.5)
     assert (after(change).state, after(change).cause) == (State.FAILED, Cause.LOST)
+
+
+@pytest.mark.parametrize(("losses", "limit", "suspect"), [(0, 1, False), (1, 3, False), (2, 3, True), (1, 2, True)])
+def test_a_job_is_suspect_when_the_next_loss_would_be_its_last(losses: int, limit: int, *, suspect: bool) -> None:
+    assert a_job(losses=losses, loss_limit=limit).is_suspect is suspect
+
+
+def test_a_host_that_is_not_ready_is_a_snooze_that_says_in_which_way() -> None:
+    signal = pickle.loads(pickle.dumps(HostNotReady("5s", "no camera", 2)))
+    assert (signal.delay, signal.reason, signal.code) == (timedelta(seconds=5), "no camera", 2)
+    assert isinstance(signal, Snooze)
 
 
 def test_a_job_that_kills_its_worker_stops_as_poison() -> None:

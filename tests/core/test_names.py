@@ -54,3 +54,11 @@ def test_what_would_not_survive_is_refused(namespace: str, local: str, said: str
 def test_a_text_that_begins_with_a_colon_is_no_name_of_the_programs_own() -> None:
     with pytest.raises(BadName, match="leave out the colon"):
         Name.parse(":send")
+
+
+def test_a_name_is_the_same_as_its_text_and_is_found_by_it() -> None:
+    plain, spaced = Name("", "send"), Name("billing", "send")
+    texts: list[object] = ["send", "billing:send"]
+    assert [plain, spaced] == texts
+    assert [plain == text for text in (*texts, 7)] == [True, False, False]
+    assert len({plain, Name("", "send"), spaced, *texts}) == 2

@@ -6,7 +6,9 @@ import pytest
 
 from mainspring.core.outcome import (
     AttemptError,
+    Deferred,
     Fail,
+    HostNotReady,
     Outcome,
     Raised,
     RetryIn,
@@ -97,6 +99,8 @@ def test_the_lower_of_the_jobs_and_the_policys_limit_holds() -> None:
     (OSError("x"), Raised(error=ERROR, retryable=False)),
     (RetryIn("5m", "busy"), Raised(error=ERROR, retry_in=timedelta(minutes=5))),
     (Snooze("1h", "closed"), Snoozed(delay=timedelta(hours=1), reason="closed")),
+    (HostNotReady("5s", "starting", 0xD21), Deferred(delay=timedelta(seconds=5), reason="starting")),
+    (group(HostNotReady("5s", "a", 0xD21), Snooze("1s", "b")), Snoozed(delay=timedelta(seconds=5), reason="a")),
     (Fail("no such customer"), Raised(error=ERROR, retryable=False)),
     (group(ValueError()), Raised(error=ERROR)),
     (group(ValueError(), OSError()), Raised(error=ERROR, retryable=False)),

@@ -28,6 +28,7 @@ from mainspring.core.steps import (
     pause,
     remove,
     resume,
+    run_again,
     run_now,
 )
 from mainspring.errors import ScheduleError
@@ -524,6 +525,16 @@ class TestWhatPeopleDo:
         assert [(run.slot, run.origin) for run in story.fired] == [(None, Origin.MANUAL)]
         assert story.schedule.cursor == cursor
         assert story.schedule.runs == 0
+
+    def test_a_run_that_asks_for_another_gets_one_unless_the_schedule_is_paused(self) -> None:
+        story = Story(plan_of())
+        story.take(run_again(story.schedule, story.now, story.ids()))
+        story.take(pause(story.schedule, story.now))
+        story.take(run_again(story.schedule, story.now, story.ids()))
+        assert [(run.slot, run.origin, run.reason) for run in story.runs] == [
+            (None, Origin.MANUAL, None),
+            (None, Origin.MANUAL, Reason.PAUSED),
+        ]
 
     def test_a_backfill_makes_jobs_for_the_past(self) -> None:
         story = Story(plan_of())

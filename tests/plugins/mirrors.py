@@ -64,6 +64,17 @@ class Graph:
 NOT_SAID = {"_ID", "_LABEL", "updated_at"}
 
 
+class Nowhere:
+    """A sink that keeps nothing."""
+
+    async def prepare(self) -> None: ...
+
+    async def run(self, *_: object) -> Sequence[Mapping[str, object]]:
+        return []
+
+    async def close(self) -> None: ...
+
+
 class Down(Exception):
     """What a sink raises that is away."""
 

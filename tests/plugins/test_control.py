@@ -2,7 +2,9 @@
 
 import asyncio
 import pickle
+import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,10 +16,24 @@ from mainspring import Context, Cron, Every, Mainspring, Manual, Once, Plugin
 from mainspring.client.statements import Iterated
 from mainspring.core.job import State
 from mainspring.core.rules import Rule, same_rule
-from mainspring.errors import ControlError, FlushFailed, StoreError, StoreUnavailable, UnknownTask
-from mainspring.plugins import BackgroundJobs, Schedules
+from mainspring.errors import (
+    ControlError,
+    FlushFailed,
+    HostMissing,
+    JobCancelled,
+    LeaseLost,
+    PayloadError,
+    ReadFailed,
+    StoreError,
+    StoreUnavailable,
+    UnknownSchedule,
+    UnknownTask,
+)
+from mainspring.plugins import BackgroundJobs, HostWrite, Schedules
+from mainspring.plugins.mirror import DELETE
 from mainspring.stores.memory import MemoryStore
 from mainspring.testing import FaultyStore, VirtualTime
+from tests.plugins.mirrors import Flaky, Nowhere
 
 
 class Sweeper:
@@ -103,6 +119,9 @@ async def test_a_schedule_is_added_in_plain_words_or_by_a_rule(
         ("db:sweep", "periodic", None, 0xB31),
         ("db:sweep", "periodic", "٣", 0xB31),
         ("db:sweep", "periodic", 10**30, 0xB31),
+        pytest.param("db:sweep", "periodic", 10**5000, 0xB31, id="more digits than Python prints"),
+        pytest.param("db:sweep", "periodic", "9" * 5000, 0xB31, id="more digits than Python reads"),
+        pytest.param("db:sweep", "once", 10**5000, 0xB31, id="more digits than any date"),
         ("db:sweep", "once", "tomorrow", 0xB31),
         ("db:sweep", "once", 10**30, 0xB31),
         ("db:sweep", "once", None, 0xB31),
@@ -130,8 +149,9 @@ async def test_a_name_to_cancel_that_is_none_has_a_number_of_its_own(app: Mainsp
 
 @pytest.mark.usefixtures("sweeper")
 async def test_a_task_that_nobody_has_is_not_planned(app: Mainspring) -> None:
-    with pytest.raises(UnknownTask, match="did you mean"):
+    with pytest.raises(UnknownTask, match="did you mean") as raised:
         await app.control.add("db:sweeep", "manual")
+    assert raised.value.code == 0x01
 
 
 @pytest.mark.usefixtures("sweeper")
@@ -228,6 +248,111 @@ async def test_one_that_is_declared_in_code_stays_cancelled_over_a_restart(
     assert other.fired == 2
 
 
+@pytest.mark.parametrize("before", ["ann", "uninstalled", "cancelled"])
+async def test_one_that_is_paused_already_is_cancelled_all_the_same(
+    app: Mainspring, sweeper: Sweeper, before: str
+) -> None:
+    async with app.node():
+        await asyncio.sleep(1)
+        match before:
+            case "ann":
+                await app.schedules.pause("db:declared", by="ann")
+            case "uninstalled":
+                await app.uninstall("db")
+            case _:
+                assert await app.control.cancel("db:declared")
+        assert await app.control.cancel("db:declared")
+        if before == "uninstalled":
+            app.install(sweeper.plugin, grant="all")
+        await asyncio.sleep(300)
+        assert [row.status for row in await app.control.list() if row.qname == "db:declared"] == ["cancelled"]
+    assert sweeper.fired == 0
+
+
+async def test_what_control_cancelled_is_deleted_by_the_mirror_once(app: Mainspring, sweeper: Sweeper) -> None:
+    sink = Flaky(Nowhere())
+    app.mirror(sink)
+    async with app.node():
+        await app.control.add("db:sweep", "periodic", 3600)
+        await asyncio.sleep(2)
+        assert sorted(row["qname"] for _, parameters in sink.calls for row in parameters.get("rows", ())) == [
+            "db:declared",
+            "db:sweep",
+        ]
+        sink.calls.clear()
+        for name in ("db:declared", "db:sweep"):
+            assert await app.control.cancel(name)
+        await asyncio.sleep(60)
+    deleted = [name for statement, parameters in sink.calls if statement == DELETE for name in parameters["qnames"]]
+    assert deleted == ["db:declared", "db:sweep"]
+    assert sink.kinds["write"] == 0
+    assert sweeper.fired == 0
+
+
+@pytest.mark.parametrize("executor", ["coroutine", "thread"])
+@pytest.mark.parametrize("declared", [False, True])
+async def test_control_cancel_reaches_the_body_at_once(
+    app: Mainspring, virtual_time: VirtualTime, *, declared: bool, executor: str
+) -> None:
+    """And a body that goes on after it writes nothing more: not through its host, not of its own job."""
+    plugin = Plugin("db", "1")
+    begun, told, wrote = asyncio.Event(), asyncio.Event(), list[str]()
+    loop = asyncio.get_running_loop()
+    refused: list[type[Exception]] = []
+    seen: list[float] = []
+    app.host.offer(execute_write=lambda statement, _: wrote.append(statement))
+
+    def stopped() -> None:
+        seen.append(virtual_time.elapsed)
+        told.set()
+
+    async def coroutine(ctx: Context) -> str:
+        await ctx.host.execute_write("before")
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        stopped()
+        try:
+            await ctx.host.execute_write("after")
+        except (JobCancelled, LeaseLost) as error:
+            refused.append(type(error))
+        ctx.raise_if_cancelled()
+        return "went on"
+
+    def thread(ctx: Context) -> str:
+        ctx.host.execute_write_sync("before")
+        loop.call_soon_threadsafe(begun.set)
+        while not ctx.cancelled:
+            threading.Event().wait(0.001)
+        loop.call_soon_threadsafe(stopped)
+        try:
+            ctx.host.execute_write_sync("after")
+        except (JobCancelled, LeaseLost) as error:
+            refused.append(type(error))
+        ctx.raise_if_cancelled()
+        return "went on"
+
+    task: Any = plugin.task(name="work")(coroutine if executor == "coroutine" else thread)
+    if declared:
+        plugin.schedule(Manual())(task)
+    app.install(plugin, grant=[BackgroundJobs(), Schedules(), HostWrite()])
+    async with app.node():
+        if not declared:
+            await app.control.add("db:work", "manual")
+        await asyncio.sleep(1)
+        job = await app.schedules.run("db:work")
+        await begun.wait()
+        cancelled = virtual_time.elapsed
+        assert await app.control.cancel("db:work")
+        await told.wait()
+        with pytest.raises(JobCancelled):
+            await job.result("1m")
+        view = await job.refresh()
+    assert seen == [pytest.approx(cancelled, abs=0.05)]
+    assert (wrote, refused) == (["before"], [JobCancelled])
+    assert (view.job.state, view.result) == (State.CANCELLED, None)
+
+
 async def test_what_is_not_there_cannot_be_cancelled(app: Mainspring) -> None:
     assert not await app.control.cancel("db:nothing")
 
@@ -250,6 +375,57 @@ async def test_a_row_tells_how_a_schedule_has_been_going(app: Mainspring) -> Non
         await asyncio.sleep(700)
         (row,) = [row for row in await app.control.list() if row.qname == "db:sweep"]
         assert (row.consecutive_failures, row.last_state, row.status) == (0, "succeeded", "idle")
+
+
+@pytest.mark.usefixtures("sweeper")
+async def test_rows_come_by_name_and_page_by_page(app: Mainspring) -> None:
+    for name in ("a", "b", "c"):
+        await app.control.add(name, "manual", task="db:sweep")
+    assert [row.qname for row in await app.control.list(limit=2)] == ["a", "b"]
+    assert [row.qname for row in await app.control.list(limit=2, after="b")] == ["c"]
+    assert (await app.control.get("b")).task == "db:sweep"
+    with pytest.raises(UnknownSchedule):
+        await app.control.get("d")
+
+
+# Running one now.
+
+
+async def test_a_job_is_made_now_of_a_schedule_or_else_of_a_task(app: Mainspring, sweeper: Sweeper) -> None:
+    await app.control.add("nightly", "manual", task="db:sweep", kwargs={"seconds": 1})
+    for name in ("nightly", "db:sweep", "db.sweep"):
+        await app.control.run(name)
+    jobs = (await app.jobs()).jobs
+    assert [view.facts.slot.schedule if view.facts.slot else None for view in jobs] == [None, None, "nightly"]
+    with pytest.raises(UnknownTask):
+        await app.control.run("hourly")
+    assert sweeper.fired == 0
+
+
+@pytest.mark.usefixtures("sweeper")
+async def test_with_arguments_it_is_a_job_of_the_task(app: Mainspring) -> None:
+    await app.control.add("db:sweep", "manual", kwargs={"seconds": 1})
+    args, kwargs = app.control.arguments("db.sweep", {"seconds": 7})
+    job = await app.control.run("db:sweep", args=args, kwargs=kwargs)
+    view = await job.refresh()
+    assert view.facts.slot is None
+    assert b'"seconds":7' in view.payload
+    with pytest.raises(PayloadError, match="seconds"):
+        app.control.arguments("db:sweep", {"seconds": "long"})
+
+
+@pytest.mark.usefixtures("sweeper")
+async def test_a_printed_name_is_found_among_the_schedules_of_a_program_that_is_not_here(
+    app: Mainspring, another_app: Callable[[], Mainspring]
+) -> None:
+    await app.control.add("db:sweep", "manual")
+    elsewhere = another_app()
+    assert (await elsewhere.control.get("db.sweep")).qname == "db:sweep"
+    assert (await elsewhere.control.run("db.sweep")).task == "db:sweep"
+    assert await elsewhere.control.cancel("db.sweep")
+    assert await app.control.list() == ()
+    for name in (".", "..", "a.", ".a", "a..b"):
+        assert not await elsewhere.control.cancel(name)
 
 
 # Statements.
@@ -294,6 +470,19 @@ async def test_without_a_host_nothing_is_carried_out(app: Mainspring, what: str)
     with pytest.raises(ControlError) as raised:
         await (app.control.submit("x") if what == "submit" else app.control.iterate("READ", "WRITE"))
     assert code_of(raised) == 0xD20
+
+
+async def test_an_app_always_has_a_host_and_says_that_it_offers_nothing(app: Mainspring) -> None:
+    with pytest.raises(HostMissing) as raised:
+        await app.control.submit("x")
+    assert raised.value.code == 0xD21
+
+
+async def test_what_is_read_and_is_no_rows_is_a_read_that_failed(app: Mainspring) -> None:
+    app.host.offer(execute_read=lambda *_: 7, execute_write=lambda *_: None)
+    with pytest.raises(ReadFailed, match="no rows, but int") as raised:
+        await app.control.iterate("READ", "WRITE")
+    assert raised.value.code == 0xD13
 
 
 @given(
@@ -356,6 +545,14 @@ async def test_whoever_cancels_it_has_it_end_after_whole_batches(app: Mainspring
     assert database.written == list(range(30))
 
 
+async def test_a_dry_run_counts_and_writes_nothing(app: Mainspring) -> None:
+    hosted(app, database := Database(10))
+    told: list[Iterated] = []
+    done = await app.control.iterate("READ", "WRITE", batch_size=4, dry_run=True, progress=told.append)
+    assert done == told[-1] == Iterated(rows=10, batches=3)
+    assert database.sizes == []
+
+
 @pytest.mark.parametrize(("size", "retries"), [(0, 0), (1, -1)])
 async def test_a_batch_has_at_least_one_row(app: Mainspring, size: int, retries: int) -> None:
     hosted(app, Database(1))
@@ -386,6 +583,8 @@ def test_code_without_a_loop_has_twins() -> None:
     app.install(Sweeper().plugin, grant="all")
     app.control.add_sync("db:sweep", "periodic", 60)
     assert [row.qname for row in app.control.list_sync()] == ["db:sweep"]
+    assert app.control.get_sync("db:sweep").status == "idle"
+    assert app.control.run_sync("db:sweep").fresh
     assert app.control.cancel_sync("db:sweep")
     assert app.control.submit_sync("x") == ("x", {})
     assert app.control.iterate_sync("READ", "WRITE", batch_size=2).batches == 3

@@ -1,6 +1,7 @@
 """Host services: wired late, set again, withdrawn; typed; refused to those who may not, or no longer."""
 
 import asyncio
+import logging
 import pickle
 import threading
 import time
@@ -28,7 +29,7 @@ from mainspring.errors import (
 )
 from mainspring.plugins import BackgroundJobs, HostWrite, JobHost
 from mainspring.testing import VirtualTime
-from tests.jobs.conftest import Victim
+from tests.jobs.conftest import Victim, victim
 
 MINUTE = 60
 
@@ -298,6 +299,37 @@ async def test_what_is_not_wired_has_the_job_snooze_and_nothing_counts(
         await job.result("10s")
 
 
+async def test_the_log_warns_once_of_each_service_that_jobs_wait_for(
+    app: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(max_attempts=1)
+    async def work(ctx: Context) -> None:
+        await ctx.host.execute_write("a")
+        ctx.host.get(Mailer)
+
+    def warned() -> list[str]:
+        told = [one.getMessage() for one in caplog.records if "jobs wait for it" in one.getMessage()]
+        caplog.clear()
+        return [message.partition("host service ")[2].partition(":")[0] for message in told]
+
+    async with app.node():
+        with caplog.at_level(logging.WARNING, logger="mainspring"):
+            jobs = [await work.enqueue() for _ in range(5)]
+            await asyncio.sleep(3 * MINUTE)
+            assert warned() == ["execute_write"]
+            app.host.offer(execute_write=lambda *_: None)
+            await asyncio.sleep(3 * MINUTE)
+            assert warned() == ["Mailer"]
+            app.host.withdraw("execute_write")
+            await asyncio.sleep(3 * MINUTE)
+            assert warned() == ["execute_write"], "it had been there"
+            app.host.offer(execute_write=lambda *_: None)
+            app.host.provide(Mailer, Mailer("late"))
+            for job in jobs:
+                await job.result("2m")
+    assert warned() == []
+
+
 async def test_a_job_asks_less_and_less_often_for_what_is_not_there(app: Mainspring, virtual_time: VirtualTime) -> None:
     asked: list[float] = []
 
@@ -341,7 +373,7 @@ async def test_a_host_that_raises_is_an_ordinary_failure_with_its_code(app: Main
         fail()
 
     app.host.offer(
-        **dict.fromkeys(["compact_storage", "execute_write", "execute_read"], fail if blocking else fail_soon)
+        **dict.fromkeys(["compact_storage", "execute_write", "execute_read"], fail if blocking else fail_soon)  # type: ignore[arg-type]  # a checker takes it for any name
     )
     seen: list[tuple[type[Exception], int, type]] = []
 
@@ -589,3 +621,24 @@ async def test_a_node_that_stood_still_cannot_write_for_a_job_that_others_have(
                 await host.execute_write("a")
         victim.kill()
     assert stubborn.wrote == []
+
+
+async def test_losses_are_not_forgotten_while_a_host_is_not_there(app: Mainspring) -> None:
+    dies = True
+
+    @app.task(name="poison")
+    async def poison(ctx: Context) -> None:
+        if dies:
+            await asyncio.sleep(3600)
+        await ctx.host.execute_write("a")
+
+    async with app:
+        job = await poison.enqueue()
+        async with victim(app) as doomed:
+            await asyncio.sleep(1)
+            doomed.kill()
+        dies = False
+        async with app.node():
+            await asyncio.sleep(60)
+            view = await job.refresh()
+            assert (view.job.state, view.job.losses) == (State.SCHEDULED, 1)

@@ -49,6 +49,7 @@ HEAD = "from mainspring import *\nfrom mainspring.plugins import *\n"
 BAD = {
     "raises": ("1 / 0", "cannot be loaded: ZeroDivisionError: division by zero"),
     "exits": ("import sys; sys.exit(7)", "cannot be loaded: SystemExit: 7"),
+    "interrupts": ("raise KeyboardInterrupt('enough')", "cannot be loaded: KeyboardInterrupt: enough"),
     "panics": ("raise type('Panic', (BaseException,), {})('at once')", "cannot be loaded: Panic: at once"),
     "mute": (
         "class Mute(Exception):\n    def __str__(self): raise RuntimeError\nraise Mute",
@@ -93,6 +94,21 @@ def test_broken_plugins_are_told_of_by_name_and_the_good_one_works(packages: Pac
     for name, (_, problem) in BAD.items():
         assert problem in found["broken"][name]
     assert {task.partition(":")[0] for task in found["tasks"]} == {"good", "mainspring"}
+
+
+def test_a_person_who_has_had_enough_of_waiting_ends_the_program(packages: Packages) -> None:
+    """The other side of what `interrupts` does: Ctrl-C while a plugin is imported is no plugin's error."""
+    packages.add("slow", "import os, signal\nprint('importing', flush=True)\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = packages.program(
+        """
+        from mainspring import Mainspring
+        try:
+            Mainspring("memory://").plugins.discover(allow="all")
+        except KeyboardInterrupt:
+            print("ended")
+        """
+    )
+    assert done.stdout.split() == ["importing", "ended"], done.stderr
 
 
 def test_what_nobody_allowed_is_not_even_imported(packages: Packages) -> None:
@@ -287,42 +303,55 @@ def one_in_a_thread(number: int) -> None:
     "bad_services": """
 plugin = Plugin("bad_services", "1", requires=[Services()])
 
+begun = {}
+
 class Panic(BaseException):
     pass
+
+def begin(name):
+    begun[name] = begun.get(name, 0) + 1
 
 def listen(event):
     raise SystemExit("a listener")
 
 @plugin.service(listeners=[listen])
 async def raises() -> None:
+    begin("raises")
     raise RuntimeError("as ever")
 
 @plugin.service(singleton=True)
 async def raises_alone() -> None:
+    begin("raises_alone")
     raise RuntimeError("as ever")
 
 @plugin.service
 async def exits() -> None:
+    begin("exits")
     raise SystemExit(3)
 
 @plugin.service(on_panic="propagate")
 async def leaves() -> None:
+    begin("leaves")
     raise SystemExit(4)
 
 @plugin.service(singleton=True)
 async def panics() -> None:
+    begin("panics")
     raise Panic
 
 @plugin.service
 async def interrupts() -> None:
+    begin("interrupts")
     raise KeyboardInterrupt
 
 @plugin.service
 async def hangs() -> None:
+    begin("hangs")
     await asyncio.to_thread(threading.Event().wait)
 
 @plugin.service
 async def cancels() -> None:
+    begin("cancels")
     asyncio.current_task().cancel()
     await asyncio.sleep(0)
 """,
@@ -357,13 +386,18 @@ async def main() -> None:
             results.append(await (await app.enqueue("own")).result(timeout="30s"))
             slowest = max(slowest, asyncio.get_running_loop().time() - began)
             await asyncio.sleep(0.1)
-        import floods
+        import bad_services, floods
+        attempts = {}
+        for task in map(str, app.registry.names):
+            jobs = [*(await app.jobs(task=task, limit=500)).jobs, *(await app.jobs(task=task, state="running")).jobs]
+            attempts[task] = sum(view.job.lease for view in jobs)
         counts = {queue.name: queue.running for queue in await app.store.queues()}
         report = {
             "broken": {name: str(error) for name, error in found.broken.items()},
             "installed": sorted(found.installed), "results": results, "slowest": slowest, "running": counts,
-            "most": floods.most,
+            "most": floods.most, "steps": bad_services.begun,
             "gone_on": {key: good.seen[key] - before[key] for key in before},
+            "attempts": attempts,
             "failed": sorted(
                 str(view.job.task) for view in (await app.jobs(state="failed", limit=1000)).jobs
                 if view.job.task.namespace == "escapes"
@@ -394,6 +428,19 @@ def afterwards(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     assert not seen["broken"]
     assert seen["installed"] == sorted(["good", *HOSTILE])
     return seen
+
+
+def test_what_is_hostile_has_really_attacked(afterwards: dict[str, Any]) -> None:
+    """Else the other tests of this program would tell nothing."""
+    attempts = afterwards["attempts"]
+    assert attempts["blocks:attack"] >= 2
+    assert attempts["floods:attack"] >= 2  # of the newest, among all that wait behind them
+    assert attempts["kills_slots:attack"] + attempts["kills_slots:attack_too"] >= 5
+    assert attempts["escapes:one"] >= 7
+    assert attempts["escapes:one_in_a_thread"] >= 7
+    assert afterwards["steps"].keys() == {
+        "raises", "raises_alone", "exits", "leaves", "panics", "interrupts", "hangs", "cancels"
+    }  # fmt: skip
 
 
 def test_jobs_of_others_go_on_whatever_hostile_plugins_do(afterwards: dict[str, Any]) -> None:

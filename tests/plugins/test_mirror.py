@@ -241,3 +241,42 @@ async def test_what_was_cancelled_is_deleted(app: Mainspring, graph: Graph) -> N
         await asyncio.sleep(2)
         assert set(graph.nodes()) == {"keep"}
     assert (mirror.deleted, mirror.errors) == (1, 0)
+
+
+async def test_what_control_cancelled_is_deleted_from_the_graph(graph: Graph, virtual_time: VirtualTime) -> None:
+    """Declared in code or added at run time: both are gone from the graph, and stay so over a restart."""
+    store = MemoryStore(clock=virtual_time.clock)
+
+    def a_program() -> Mainspring:
+        app = an_app(store, virtual_time, owner="shop")
+        app.schedule(Every("1h"), name="declared")(app.find("work"))
+        app.schedule(Every("1h"), name="busy", kwargs={"takes": 7200.0})(app.find("work"))
+        app.schedule(Every("1h"), name="paused")(app.find("work"))
+        app.schedule(Every("1h"), name="kept")(app.find("work"))
+        return app
+
+    app = a_program()
+    mirror = app.mirror(graph.sink)
+    async with app, app.node():
+        await add(app, "added", Every("1h"))
+        await app.schedules.run("busy")
+        await app.schedules.pause("paused", by="ann")
+        await asyncio.sleep(2)
+        assert set(graph.nodes()) == {"declared", "busy", "paused", "kept", "added"}
+        for name in ("declared", "busy", "paused", "added"):
+            assert await app.control.cancel(name)
+        await asyncio.sleep(2)
+        assert set(graph.nodes()) == {"kept"}
+        assert (mirror.deleted, mirror.errors) == (4, 0)
+        await asyncio.sleep(1000)  # when everything is looked at again
+        assert set(graph.nodes()) == {"kept"}
+
+        again = a_program()
+        again.mirror(graph.sink)
+        async with again.node():
+            await asyncio.sleep(7200)
+            assert set(graph.nodes()) == {"kept"}
+            await again.control.add("declared", "periodic", 60, task="work")
+            await asyncio.sleep(2)
+            assert set(graph.nodes()) == {"kept", "declared"}
+            assert graph.nodes()["declared"]["status"] == "idle"

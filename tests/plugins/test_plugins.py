@@ -30,6 +30,8 @@ from mainspring.plugins import (
     Schedules,
     Services,
 )
+from mainspring.runtime import planned
+from mainspring.stores.port import Store
 
 EVERYTHING: list[Capability] = [BackgroundJobs(), Schedules(), Services(), HostWrite(), EnqueueTasks()]
 
@@ -247,7 +249,7 @@ async def test_jobs_of_a_plugin_that_is_uninstalled_wait_and_go_on_when_it_is_ba
         await app.uninstall("thumbnails")
         with pytest.raises(UnknownTask):
             app.find("thumbnails:make")
-        await asyncio.sleep(3 * 3600)
+        await asyncio.sleep(600)  # ten times the grace
         assert (await job.refresh()).job.state is State.SCHEDULED
         assert thumbnails.calls == []
 
@@ -265,7 +267,7 @@ async def test_schedules_of_a_plugin_pause_while_it_is_uninstalled(app: Mainspri
         paused = (await app.schedules.get("thumbnails:sweep")).paused
         assert paused
         assert paused.reason == "plugin thumbnails is not installed"
-        await asyncio.sleep(3600)
+        await asyncio.sleep(600)
         assert len(thumbnails.calls) == 2
 
         app.install(thumbnails.plugin, grant="all")
@@ -657,3 +659,28 @@ async def test_a_plugin_can_be_uninstalled_by_itself(app: Mainspring) -> None:
 def test_a_mirror_needs_a_sink() -> None:
     with pytest.raises(DeclarationError, match="LadybugSink"):
         Mainspring("memory://").mirror("graph.lbug")  # type: ignore[arg-type]  # the mistake
+
+
+async def test_an_uninstall_does_not_mind_that_another_was_faster(
+    app: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = Plugin("tidy", "1", requires=[BackgroundJobs(), Schedules()])
+
+    @plugin.job(schedule=Every("1h"))
+    async def sweep() -> None: ...
+
+    app.install(plugin, grant="all")
+    plain = planned.owned_by
+
+    async def overtaken(store: Store, owner: str) -> Any:  # noqa: ANN401 -- as it is
+        found = await plain(store, owner)
+        for look in found[0]:
+            if look.schedule.paused is None:
+                await app.schedules.pause(str(look.schedule.name))
+        return found
+
+    async with app.node():
+        await asyncio.sleep(1)
+        monkeypatch.setattr(planned, "owned_by", overtaken)
+        await app.uninstall("tidy")
+        assert (await app.schedules.get("tidy:sweep")).paused

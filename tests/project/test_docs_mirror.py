@@ -21,7 +21,8 @@ def first_column(heading: str) -> list[str]:
 
 def test_every_property_and_every_status_is_listed() -> None:
     assert sorted(first_column("property")) == sorted(["qname", *re.findall(r"j\.(\w+) = row", WRITE)])
-    assert first_column("status") == [status.value for status in Status]
+    shown = [status for status in Status if status is not Status.CANCELLED]  # which has no node
+    assert first_column("status") == [status.value for status in shown]
 
 
 def test_what_a_mirror_counts_is_listed() -> None:

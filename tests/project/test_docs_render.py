@@ -5,18 +5,21 @@ offline, and a page that is looked at should tell nobody.
 """
 
 import http.server
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import threading
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 
@@ -31,6 +34,16 @@ WATCHER = b"""<script>
     addEventListener("securitypolicyviolation", (event) => note("asked for " + event.blockedURI));
     addEventListener("error", (event) => note("broke: " + (event.message || event.target.outerHTML)), true);
     addEventListener("unhandledrejection", (event) => note("broke: " + event.reason));
+</script>"""
+# Pages in frames, so that one browser does for many of them. They are read a second after the last has been loaded, for
+# what was refused is told later; on the browser's own virtual time that takes no longer than what is still to be fetched.
+BESIDE = 12
+FRAMED = """<!doctype html><title>frames</title><body>{frames}<script>
+    addEventListener("load", () => setTimeout(() => {{
+        const pages = [...document.querySelectorAll("iframe")].map(
+            (frame) => [frame.dataset.name, frame.contentDocument.documentElement.outerHTML]);
+        document.body.textContent = "pages " + btoa(unescape(encodeURIComponent(JSON.stringify(pages)))) + " end";
+    }}, 1000));
 </script>"""
 AHEAD = {"preconnect", "dns-prefetch", "preload", "prefetch", "modulepreload"}
 
@@ -81,13 +94,22 @@ class Watched(http.server.SimpleHTTPRequestHandler):
     """Serves a folder, with the policy on everything and the watcher in every page."""
 
     def do_GET(self) -> None:
+        if self.path.startswith("/frames?"):
+            names = parse_qs(self.path.partition("?")[2], keep_blank_values=True)["name"]
+            frames = "".join(
+                f'<iframe src="/{name}" data-name="{name}" width=1200 height=900></iframe>' for name in names
+            )
+            self._send(FRAMED.format(frames=frames).encode())
+            return
         path = Path(self.translate_path(self.path))
         if path.is_dir():
             path /= "index.html"
         if path.suffix != ".html" or not path.is_file():
             super().do_GET()
             return
-        body = re.sub(rb"<head[^>]*>", lambda head: head[0] + WATCHER, path.read_bytes(), count=1)
+        self._send(re.sub(rb"<head[^>]*>", lambda head: head[0] + WATCHER, path.read_bytes(), count=1))
+
+    def _send(self, body: bytes) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
@@ -106,7 +128,7 @@ class Watched(http.server.SimpleHTTPRequestHandler):
 def look(chromium: str) -> Callable[[Path, Iterable[str]], dict[str, Page]]:
     """Open addresses within a folder in the browser; return each as it stands when it has been rendered."""
 
-    def render(url: str) -> Page:
+    def render(url: str) -> dict[str, Page]:
         # A folder of the test's own would be removed while the last of the browser's processes still writes to it.
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
             done = subprocess.run(
@@ -122,6 +144,7 @@ def look(chromium: str) -> Callable[[Path, Iterable[str]], dict[str, Page]]:
                     "--disable-sync",
                     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
                     f"--user-data-dir={profile}",
+                    "--virtual-time-budget=5000",
                     "--dump-dom",
                     url,
                 ],
@@ -133,16 +156,22 @@ def look(chromium: str) -> Callable[[Path, Iterable[str]], dict[str, Page]]:
                 check=False,
             )
         assert done.returncode == 0, done.stderr
-        return Page.read(done.stdout)
+        sent = re.search("pages ([A-Za-z0-9+/=]*) end", done.stdout)
+        assert sent, done.stdout
+        return {name: Page.read(text) for name, text in json.loads(b64decode(sent[1]))}
 
     def look(folder: Path, addresses: Iterable[str]) -> dict[str, Page]:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Watched, directory=str(folder)))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with server, ThreadPoolExecutor(os.cpu_count()) as browsers:
             names = list(addresses)
-            pages = browsers.map(render, [f"http://127.0.0.1:{server.server_port}/{name}" for name in names])
-            found = dict(zip(names, pages, strict=True))
+            some = [
+                urlencode({"name": names[first : first + BESIDE]}, doseq=True) for first in range(0, len(names), BESIDE)
+            ]
+            pages = browsers.map(render, [f"http://127.0.0.1:{server.server_port}/frames?{these}" for these in some])
+            found = {name: page for part in pages for name, page in part.items()}
             server.shutdown()
+        assert list(found) == names
         return found
 
     return look

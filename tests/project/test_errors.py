@@ -21,6 +21,8 @@ ELSEWHERE = {
     "stores/sqlite/writer.py",  # never leaves the writer, which does each of a spoilt group alone
     "stores/sidecar/commit.py",  # never leaves the writer, which does each of such a group alone
     "stores/sidecar/foreign.py",  # never leaves the adoption, which keeps the row and tells of it
+    "runtime/planned.py",  # never leaves it: others were faster, and there is nothing to do
+    "web/problems.py",  # never leaves the application, which answers with it
     "cli/supervisor.py",  # never leaves the supervisor, whose service backs off for it
     "testing/contract/verbs/transactions.py",  # stands in for an error of the user's own
 }

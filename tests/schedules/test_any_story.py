@@ -19,6 +19,7 @@ from mainspring.errors import IllegalTransition, JobGone, ScheduleError
 from mainspring.stores.memory import MemoryStore
 from mainspring.testing import VirtualTime
 from tests.schedules.conftest import HOUR, MINUTE, SECOND, T0, Boom, jobs, pass_by, runs, schedules
+from tests.stores.drawn import EVERYTHING
 
 NAME = "minutely"
 RULE = Every(MINUTE, start=T0 - HOUR)
@@ -125,7 +126,10 @@ class Story:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60 if EVERYTHING else 25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(overlap=st.sampled_from(Overlap), missed=st.sampled_from(MISSED), script=steps())
 async def test_every_slot_is_accounted_for_and_every_run_is_true(
     virtual_time: VirtualTime, overlap: Overlap, missed: Missed, script: list[Step]

@@ -4,15 +4,19 @@
 
 import asyncio
 import logging
+import sys
 from datetime import datetime
 from itertools import pairwise
+from types import FrameType
 
 import pytest
 
-from mainspring import Context, Cron, Every, Fail, Mainspring, Manual, Missed, Once, Retry
+from mainspring import Context, Cron, Every, Fail, Mainspring, Manual, Missed, Once, Plugin, Retry
 from mainspring.core.job import Cause, State
 from mainspring.core.missed import Reason
 from mainspring.errors import NameTaken, ScheduleError
+from mainspring.plugins import BackgroundJobs, Schedules
+from mainspring.stores.memory import MemoryStore
 from mainspring.stores.records import Facts
 from mainspring.testing import VirtualTime
 from mainspring.testing.faults import FaultyStore
@@ -646,6 +650,51 @@ def test_U5_a_name_cannot_be_declared_twice(app: Mainspring) -> None:
     with pytest.raises(NameTaken, match="work"):
         app.schedule(Every(HOUR))(task)
     app.schedule(Every(HOUR), name="another")(task)
+
+
+# U10: what is registered and has nothing to do costs nothing.
+
+
+async def test_U10_a_minute_of_work_costs_the_same_however_many_jobs_are_registered(virtual_time: VirtualTime) -> None:
+    """From the slot to the end of the job: looking what is due, finding who does it, running it, writing its end.
+
+    The databases' own part is told by the plans of their statements (tests/stores).
+    """
+    few, many = [await _calls_of_a_minute(virtual_time, idle) for idle in (10, 1000)]
+    assert many < 1.5 * few
+
+
+async def _calls_of_a_minute(virtual_time: VirtualTime, idle: int) -> int:
+    """Count the functions that are called while 5 jobs come up and run, out of so many more."""
+    clock, ran = virtual_time.clock, list[str]()
+    app = Mainspring(MemoryStore(clock=clock), clock=clock, upkeep=False)
+    plugin = Plugin("many", "1")
+
+    async def work(ctx: Context) -> None:
+        ran.append(ctx.task)
+
+    for number in range(idle):
+        plugin.job(schedule=Every("30d"), name=f"idle-{number}")(work)
+    for number in range(5):
+        plugin.job(schedule=Every("1m"), name=f"due-{number}")(work)
+    app.install(plugin, grant=[BackgroundJobs(), Schedules()])
+    counted = 0
+
+    def count(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal counted
+        counted += event in {"call", "c_call"}
+
+    async with app.node():
+        await asyncio.sleep(90)
+        ran.clear()
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            sys.setprofile(before)
+    assert sorted(ran) == [f"many:due-{number}" for number in range(5)]
+    return counted
 
 
 # U13: fixed rate and fixed delay, zones, jitter, and what to do about what was missed.

@@ -1,6 +1,6 @@
 """What the tests of uni's scheduler and of forge's cron pin (contracts 1.10 and 2.8), as DESIGN 13 spells it here.
 
-Of 1.10, numbers 4 to 10 on the sidecar store are in tests/sidecar/test_pinned.py.
+All of 1.10 on the sidecar store is in tests/sidecar/test_pinned.py; number 9, about older rows of its file, is there alone.
 """
 
 import asyncio
@@ -20,11 +20,13 @@ from mainspring.errors import ScheduleError, UnknownSchedule
 from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of
 from mainspring.settings import NodeSettings
+from mainspring.stores.memory import MemoryStore
 from mainspring.stores.port import Store
 from mainspring.stores.schedules import read_schedule, schedule_bytes
 from mainspring.testing import VirtualTime
 from tests.jobs.conftest import Ghost, victim
 from tests.schedules.conftest import (
+    ALL,
     DAY,
     HOUR,
     MINUTE,
@@ -48,9 +50,12 @@ from tests.schedules.conftest import (
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
-# uni: 1.10.
+# uni: 1.10. On PostgreSQL too, wherever slow tests run.
+
+on_every_store = pytest.mark.parametrize("make_store", ALL, indirect=True)
 
 
+@on_every_store
 async def test_1_10_1_every_50_ms_fires_at_least_twice_in_400_ms(app: Mainspring) -> None:
     task, diary = diary_task(app)
     app.schedule(Every(SECOND / 20))(task)
@@ -60,6 +65,7 @@ async def test_1_10_1_every_50_ms_fires_at_least_twice_in_400_ms(app: Mainspring
     assert diary.slots == [T0 + n * SECOND / 20 for n in range(1, 9)]
 
 
+@on_every_store
 @pytest.mark.parametrize("how", ["remove", "pause"])
 async def test_1_10_2_after_a_cancel_there_is_at_most_one_more_fire(app: Mainspring, how: str) -> None:
     task, diary = diary_task(app)
@@ -73,6 +79,7 @@ async def test_1_10_2_after_a_cancel_there_is_at_most_one_more_fire(app: Mainspr
     assert len(diary.calls) <= before + 1
 
 
+@on_every_store
 async def test_1_10_3_the_attempts_of_a_job_that_always_fails_plateau_between_10_and_20(app: Mainspring) -> None:
     calls: list[float] = []
 
@@ -131,6 +138,7 @@ async def test_a_breaker_that_is_forced_open_skips_slots_and_none_of_them_counts
     assert await dropped(app) == [(Reason.BREAKER_OPEN, 58)]
 
 
+@on_every_store
 @pytest.mark.parametrize("name", ["nightly", "uni.system.ttl_sweep", "uni:system.ttl_sweep", "täglich/früh"])
 async def test_1_10_4_a_run_that_has_begun_can_be_read_and_a_dotted_name_comes_back_as_it_was(
     app: Mainspring, make_store: MakeStore, name: str
@@ -148,6 +156,7 @@ async def test_1_10_4_a_run_that_has_begun_can_be_read_and_a_dotted_name_comes_b
     assert (run.schedule, run.slot, run.state) == (Name.parse(name), T0 + SECOND, None)
 
 
+@on_every_store
 async def test_1_10_5_a_cancel_removes_the_row(app: Mainspring, make_store: MakeStore) -> None:
     task, _ = diary_task(app)
     async with app:
@@ -161,6 +170,7 @@ async def test_1_10_5_a_cancel_removes_the_row(app: Mainspring, make_store: Make
             await app.schedules.remove("nightly")
 
 
+@on_every_store
 async def test_1_10_6_rows_are_there_after_close_and_reopen(
     app: Mainspring, make_store: MakeStore, virtual_time: VirtualTime
 ) -> None:
@@ -178,6 +188,23 @@ async def test_1_10_6_rows_are_there_after_close_and_reopen(
     assert slots(ran) == [T0 + MINUTE, T0 + 2 * MINUTE]
 
 
+@on_every_store
+async def test_1_10_7_what_has_no_place_is_not_kept_and_what_has_one_is(
+    make_store: MakeStore, virtual_time: VirtualTime
+) -> None:
+    kept: list[int] = []
+    for make in (lambda: MemoryStore(clock=virtual_time.clock), make_store):
+        for _ in range(2):
+            app = Mainspring(store=make(), clock=virtual_time.clock)
+            task, _ = diary_task(app)
+            async with app:
+                kept.append(len((await app.schedules.list()).looks))
+                if not kept[-1]:
+                    await app.schedules.add("nightly", Every(DAY), task.call())
+    assert kept == [0, 0, 0, 1]
+
+
+@on_every_store
 async def test_1_10_8_every_cron_and_once_survive_a_reopen_exactly(
     app: Mainspring, make_store: MakeStore, virtual_time: VirtualTime
 ) -> None:
@@ -212,6 +239,7 @@ async def test_1_10_8_every_cron_and_once_survive_a_reopen_exactly(
     }
 
 
+@on_every_store
 async def test_1_10_10_declaring_a_name_again_overwrites_the_schedule_and_leaves_one_row(
     make_store: MakeStore, virtual_time: VirtualTime
 ) -> None:

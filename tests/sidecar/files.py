@@ -39,8 +39,8 @@ class FaultyFiles(UnsyncedFiles):
     def read(self, path: Path) -> bytes:
         return self._call("read", lambda: super(FaultyFiles, self).read(path))
 
-    def create(self, path: Path) -> int:
-        return self._call("create", lambda: super(FaultyFiles, self).create(path))
+    def create(self, path: Path, like: Path) -> int:
+        return self._call("create", lambda: super(FaultyFiles, self).create(path, like))
 
     def write(self, file: int, data: bytes | memoryview) -> int:
         half = data[: max(1, len(data) // 2)]  # so that there are several of them
@@ -113,18 +113,20 @@ class Disk:
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)  # for the lock, which is a real file
 
+    def may_write(self, path: Path) -> bool:  # noqa: ARG002 -- always
+        return True
+
     def read(self, path: Path) -> bytes:
         if path not in self._folder:
             raise FileNotFoundError(ENOENT, "not there", str(path))
         return self._folder[path].content
 
-    def create(self, path: Path) -> int:
+    def create(self, path: Path, like: Path) -> int:  # noqa: ARG002 -- there are no modes
         self._step()
-        inode = self._folder.get(path)
-        if inode is None:
-            inode = Inode()
-            self._change(path, inode)
-        inode.content = b""
+        if path in self._folder:
+            self._change(path, None)
+        inode = Inode()
+        self._change(path, inode)
         number = len(self._files) + 1_000_000
         self._files[number] = inode
         return number

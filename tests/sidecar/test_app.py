@@ -13,6 +13,7 @@ from mainspring.client.urls import source_of
 from mainspring.clock import SystemClock
 from mainspring.errors import DeclarationError, StoreError
 from mainspring.stores.sidecar import SidecarStore
+from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
 
 
@@ -25,11 +26,19 @@ def path_of(url: str) -> str:
 def test_a_url_names_a_folder() -> None:
     name = "_system/background_jobs.json"
 
-    assert path_of("sidecar:///data") == f"/data/{name}"
-    assert path_of("sidecar:////data/") == f"/data/{name}"
-    assert path_of("sidecar:///my%20data") == f"/my data/{name}"
-    assert path_of("sidecar:///./data") == str(Path.cwd() / "data" / name)
+    assert path_of("sidecar:///data") == path_of("sidecar:///./data/") == str(Path.cwd() / "data" / name)
+    assert path_of("sidecar:///.") == str(Path.cwd() / name)
+    assert path_of("sidecar:////data") == path_of("sidecar:////data/") == f"/data/{name}"
+    assert path_of("sidecar:////my%20data") == f"/my data/{name}"
     assert path_of("sidecar:///~/data") == os.path.expanduser(f"~/data/{name}")  # noqa: PTH111 -- as a shell does it
+
+
+@pytest.mark.parametrize("place", ["/data", "//srv/data", "/./data", "/~/data", "/my%20data"])
+def test_a_folder_is_read_as_the_file_of_a_sqlite_url(place: str) -> None:
+    store = source_of(f"sqlite://{place}").make(SystemClock())
+    assert isinstance(store, SqliteStore)
+
+    assert path_of(f"sidecar://{place}") == str(store.path / "_system/background_jobs.json")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +65,7 @@ class Shop:
         self.by_hand = 0
 
     def app(self) -> Mainspring:
-        app = Mainspring(f"sidecar://{self.folder}", clock=self.time.clock)
+        app = Mainspring(f"sidecar:///{self.folder}", clock=self.time.clock)
 
         @app.schedule(Every("10m"))
         @app.task(name="sweep")

@@ -2,15 +2,22 @@
 
 import asyncio
 import threading
+import time
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
+from mainspring.core.schedule import Schedule
 from mainspring.core.steps import run_now
 from mainspring.errors import StoreClosed, StoreError, StoreUnavailable
-from mainspring.stores.records import LogLine, Note, Progress
+from mainspring.stores.memory.store import MemoryStore
+from mainspring.stores.records import LogLine, Move, Note, Progress
+from mainspring.stores.sidecar import SidecarStore
+from mainspring.stores.sidecar.commit import finished
 from mainspring.testing.contract import plans
 from mainspring.testing.contract.world import HOUR, World
 from tests.sidecar.files import FaultyFiles
@@ -27,15 +34,26 @@ class SlowFiles(FaultyFiles):
         self.gate = threading.Event()
         self.gate.set()
         self.reached = threading.Event()
+        self.hold_again = False
+        """Let one through at the next opening, and hold up the one after it."""
 
-    def create(self, path: Path) -> int:
+    def create(self, path: Path, like: Path) -> int:
         self.reached.set()
         self.gate.wait(30)
-        return super().create(path)
+        if self.hold_again:
+            self.hold_again = False
+            self.reached.clear()
+            self.gate.clear()
+        return super().create(path, like)
 
 
 async def held_up(files: SlowFiles) -> None:
     await asyncio.to_thread(files.reached.wait, 30)
+
+
+async def a_real_moment() -> None:
+    """Hold virtual time for a while, in which a thread could do what it must not."""
+    await asyncio.to_thread(time.sleep, 0.1)
 
 
 async def fired(world: World, name: Name) -> bool:
@@ -202,3 +220,115 @@ async def test_runs_in_the_document_are_the_open_ones_and_the_last_ten(place: Pl
         assert found == [run.id for run in (still_open, *reversed(kept))]
         there = await plans.schedule(world)
         assert there.known_since == forgotten[-1].slot
+
+
+def unwritable_move(world: World, there: Schedule) -> Move:
+    """A move of which no document can be made."""
+    move = plans.move_of(world, run_now(there, world.now, world.id))
+    return replace(move, jobs=(replace(move.jobs[0], payload=object()),))
+
+
+@pytest.mark.parametrize("disk", ["well", "full"])
+async def test_a_neighbour_that_cannot_be_written_shows_nothing_early(place: Place, disk: str) -> None:
+    """Of a group, one cannot be written down; those after it wait for the disk as ever, and so does who looks."""
+    files = SlowFiles()
+    async with place.world(files) as world:
+        first, broken, last = [await plans.add(world, Name("", name)) for name in ("first", "broken", "last")]
+        files.reached.clear()
+        files.gate.clear()
+        before = asyncio.ensure_future(plans.accepted(world, run_now(first, world.now, world.id)))
+        await held_up(files)
+        bad = asyncio.ensure_future(world.store.move([unwritable_move(world, broken)]))
+        good = asyncio.ensure_future(plans.accepted(world, run_now(last, world.now, world.id)))
+        await asyncio.sleep(0)
+        files.reached.clear()
+        files.hold_again = True
+        files.gate.set()
+        await held_up(files)  # the last one, by itself, is on its way to the disk
+        assert await before
+        looked = asyncio.ensure_future(plans.look_at(world, last.name))
+        await a_real_moment()
+        assert not looked.done()
+        assert not good.done()
+        files.always = ENOSPC if disk == "full" else None
+        files.gate.set()
+
+        if disk == "full":
+            with pytest.raises(StoreUnavailable):
+                await good
+        else:
+            assert await good
+        expected = 0 if disk == "full" else 1
+        assert len((await looked).open) == expected
+        with pytest.raises(StoreError, match="it cannot be written down"):
+            await bad
+        assert (await plans.look_at(world, broken.name)).open == ()
+        files.always = None
+    async with place.world() as world:
+        assert [len((await plans.look_at(world, one.name)).open) for one in (first, broken, last)] == [1, 0, expected]
+
+
+async def test_one_alone_that_cannot_be_written_is_refused_and_the_next_one_is_not(place: Place) -> None:
+    async with place.world() as world:
+        there = await plans.add(world)
+        content = place.read()
+        with pytest.raises(StoreError, match="it cannot be written down"):
+            await world.store.move([unwritable_move(world, there)])
+        assert place.read() == content
+        assert await fired(world, plans.HOURLY)
+
+
+async def broken_off(world: World, move: Move) -> None:
+    store = world.store
+    assert isinstance(store, SidecarStore)
+
+    def verb(inner: MemoryStore) -> None:
+        finished(inner.move([move]))
+        raise ZeroDivisionError
+
+    await store._write(verb)  # no verb of ours is known to raise so late
+
+
+async def test_a_verb_of_a_group_that_raises_half_way_leaves_nothing_of_itself(place: Place) -> None:
+    """Nor is anybody else hurt: what its neighbours did is done again, and what only asked is answered without it."""
+    files = SlowFiles()
+    async with place.world(files) as world:
+        first, broken, last = [await plans.add(world, Name("", name)) for name in ("first", "broken", "last")]
+        files.reached.clear()
+        files.gate.clear()
+        before = asyncio.ensure_future(plans.accepted(world, run_now(first, world.now, world.id)))
+        await held_up(files)
+        move = plans.move_of(world, run_now(broken, world.now, world.id))
+        bad = asyncio.ensure_future(broken_off(world, move))
+        joined = asyncio.ensure_future(world.store.join(world.record("late")))
+        looked = asyncio.ensure_future(plans.look_at(world, broken.name))
+        good = asyncio.ensure_future(plans.accepted(world, run_now(last, world.now, world.id)))
+        await asyncio.sleep(0)
+        files.calls.clear()
+        files.gate.set()
+
+        assert await before
+        with pytest.raises(ZeroDivisionError):
+            await bad
+        assert (await joined, await good) == (1, True)
+        assert (await looked).open == ()
+        assert [one.node.id for one in await world.store.nodes()] == ["late"]
+        assert await world.store.get([move.jobs[0].id]) == (None,)
+        assert files.calls.count("rename") == 2
+    async with place.world() as world:
+        assert [len((await plans.look_at(world, one.name)).open) for one in (first, broken, last)] == [1, 0, 1]
+
+
+async def test_a_memory_that_cannot_be_put_back_is_never_written(place: Place) -> None:
+    """Garbage where nothing checks it: the store ends, the document stays, and whoever opens it again goes on."""
+    async with place.world() as world:
+        there = await plans.add(world)
+        content = place.read()
+        move = plans.move_of(world, run_now(there, world.now, world.id))
+        with pytest.raises(TypeError):
+            await world.store.move([replace(move, jobs=(replace(move.jobs[0], queue=["mail"]),))])
+        with pytest.raises(StoreUnavailable, match="open it again"):
+            await plans.look_at(world)
+        assert place.read() == content
+    async with place.world() as world:
+        assert await fired(world, plans.HOURLY)

@@ -35,7 +35,7 @@ from mainspring.stores.sidecar import SidecarStore
 from mainspring.stores.sidecar.document import RUNS_KEPT
 from mainspring.testing.contract import SettableClock
 from tests.sidecar.files import FaultyFiles
-from tests.stores.drawn import ERROR, TASKS
+from tests.stores.drawn import ERROR, EVERYTHING, TASKS
 from tests.stores.drawn_plans import NAMES, PlanSpec, specs
 
 Step = Callable[[Store], Awaitable[object]]
@@ -254,4 +254,6 @@ def unknowing(look: Look) -> Look:
 TestAFewCrashes = pytest.mark.timeout(600)(Crashes.TestCase)
 TestAFewCrashes.settings = settings(max_examples=15, stateful_step_count=30, report_multiple_bugs=False)
 TestManyCrashes = pytest.mark.slow(pytest.mark.timeout(900)(CrashesForLong.TestCase))
-TestManyCrashes.settings = settings(max_examples=120, stateful_step_count=50, report_multiple_bugs=False)
+TestManyCrashes.settings = settings(
+    max_examples=120 if EVERYTHING else 40, stateful_step_count=50, report_multiple_bugs=False
+)

@@ -1,6 +1,7 @@
 """The flaws of uni's scheduler that a file of its own could have, one by one: none of them is here.
 
-See also tests/sidecar/test_foreign.py for U17, and tests/sidecar/test_commit.py for U11.
+See also tests/sidecar/test_foreign.py for U17, and tests/sidecar/test_commit.py for U11; the others are in tests/schedules
+(U10, U13, U15), tests/plugins (U6 to U8, U16) and tests/jobs (U9, U18).
 """
 
 import asyncio

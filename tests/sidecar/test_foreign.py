@@ -221,6 +221,29 @@ async def test_a_row_waits_for_its_task_to_be_registered(place: Place) -> None:
         assert await store.unread() == ()
 
 
+async def test_u17_a_row_with_an_undotted_id_is_kept_and_told_of_and_never_dropped(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody's task at first; then that of a program that has one of the very name, outside of all namespaces."""
+    place.write(json.dumps([row({"Periodic": {"secs": 60, "nanos": 0}}, qname="sweep")]))
+    async with place.world() as world:
+        store = await opened(world, SWEEP, Name("uni", "sweep"))
+        with caplog.at_level(logging.WARNING):
+            assert (await store.list_schedules()).looks == ()
+        (one,) = await store.unread()
+        assert json.loads(one.row)["qname"] == "sweep"
+        (told,) = caplog.records
+        assert "sweep" in told.getMessage()
+        await plans.add(world)  # has the file written anew
+    assert [kept["qname"] for kept in json.loads(place.read())["kept"]] == ["sweep"]
+
+    async with place.world() as world:
+        store = await opened(world, Name("", "sweep"))
+        names = [look.schedule.name for look in (await store.list_schedules()).looks]
+        assert Name("", "sweep") in names
+        assert await store.unread() == ()
+
+
 async def test_an_alias_stands_for_its_task(place: Place) -> None:
     place.write(json.dumps([row("Manual", qname="old.name")]))
     async with place.world() as world:

@@ -10,7 +10,7 @@ from mainspring.core.steps import run_now
 from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of
 
-app = Mainspring(f"sidecar://{sys.argv[1]}")
+app = Mainspring(f"sidecar:///{sys.argv[1]}")
 NAME = Name("", "work")
 
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mainspring.core.limits import Gate
 from tests.stores import drawn, drawn_plans
-from tests.stores.drawn import Spec, Step
+from tests.stores.drawn import EVERYTHING, Spec, Step
 from tests.stores.pair import Pair
 from tests.stores.planned import Planned
 
@@ -59,4 +59,6 @@ class StoresForLong(Stores):
 TestAFewStories = pytest.mark.timeout(600)(Stores.TestCase)
 TestAFewStories.settings = settings(max_examples=12, stateful_step_count=25, report_multiple_bugs=False)
 TestManyStories = pytest.mark.slow(pytest.mark.timeout(900)(StoresForLong.TestCase))
-TestManyStories.settings = settings(max_examples=120, stateful_step_count=50, report_multiple_bugs=False)
+TestManyStories.settings = settings(
+    max_examples=120 if EVERYTHING else 40, stateful_step_count=50, report_multiple_bugs=False
+)

@@ -10,6 +10,7 @@ from mainspring.stores.port import Store
 from mainspring.stores.postgres import claim, through
 from mainspring.testing.contract import SettableClock
 from tests.servers.postgres import Server
+from tests.stores.drawn import EVERYTHING
 from tests.stores.pair import Pair
 from tests.stores.postgres_world import handle
 from tests.stores.test_comparison import Stores
@@ -60,4 +61,6 @@ class PostgresStoresForLong(PostgresStores):
 TestAFewStories = pytest.mark.quick(pytest.mark.timeout(600)(PostgresStores.TestCase))
 TestAFewStories.settings = settings(max_examples=4, stateful_step_count=25, report_multiple_bugs=False)
 TestManyStories = pytest.mark.slow(pytest.mark.timeout(900)(PostgresStoresForLong.TestCase))
-TestManyStories.settings = settings(max_examples=60, stateful_step_count=50, report_multiple_bugs=False)
+TestManyStories.settings = settings(
+    max_examples=60 if EVERYTHING else 20, stateful_step_count=50, report_multiple_bugs=False
+)

@@ -14,10 +14,27 @@ from mainspring.testing.contract import (
     UpkeepContract,
 )
 from tests.servers.postgres import Server
+from tests.stores.postgres_ready import ReadySchemas
 from tests.stores.postgres_world import PostgresHarness
 
 
+@pytest.fixture(scope="module")
+def ready(postgres: Server) -> Iterator[ReadySchemas]:
+    schemas = ReadySchemas(postgres)
+    yield schemas
+    schemas.close()
+
+
+@pytest.fixture(scope="module")
+def ready_on_the_oldest(oldest_postgres: Server) -> Iterator[ReadySchemas]:
+    schemas = ReadySchemas(oldest_postgres)
+    yield schemas
+    schemas.close()
+
+
 class OnPostgres:
+    """On a schema that is not there yet."""
+
     @pytest.fixture
     def harness(
         self, postgres: Server, postgres_schema: str, clock: SettableClock, virtual_time: VirtualTime
@@ -28,6 +45,8 @@ class OnPostgres:
 
 
 class OnTheOldest:
+    """Likewise."""
+
     @pytest.fixture
     def harness(
         self, oldest_postgres: Server, clock: SettableClock, virtual_time: VirtualTime
@@ -38,7 +57,15 @@ class OnTheOldest:
             virtual_time.run(harness.close())
 
 
-class TestPostgres(OnPostgres, StoreContract): ...
+class TestPostgres(StoreContract):
+    @pytest.fixture
+    def harness(
+        self, postgres: Server, ready: ReadySchemas, clock: SettableClock, virtual_time: VirtualTime
+    ) -> Iterator[LastingHarness]:
+        with ready.one() as schema:
+            harness = PostgresHarness(postgres, schema, clock)
+            yield harness
+            virtual_time.run(harness.close())
 
 
 @pytest.mark.quick
@@ -49,7 +76,20 @@ class TestTheUpkeepOfPostgres(OnPostgres, UpkeepContract): ...
 
 
 @pytest.mark.slow
-class TestTheOldestPostgres(OnTheOldest, StoreContract): ...
+@pytest.mark.takes_turns
+class TestTheOldestPostgres(StoreContract):
+    @pytest.fixture
+    def harness(
+        self,
+        oldest_postgres: Server,
+        ready_on_the_oldest: ReadySchemas,
+        clock: SettableClock,
+        virtual_time: VirtualTime,
+    ) -> Iterator[LastingHarness]:
+        with ready_on_the_oldest.one() as schema:
+            harness = PostgresHarness(oldest_postgres, schema, clock)
+            yield harness
+            virtual_time.run(harness.close())
 
 
 @pytest.mark.slow

@@ -107,6 +107,7 @@ BY_ORDER = {
     "schedules_by_owner": "owner",
     "runs_pkey": "id",
     "runs_of_schedule": "schedule",
+    "runs_by_slot": "schedule",
     "runs_open": "schedule",
     "runs_by_time": "keep_until",
     "runs_lingering": "id",
@@ -439,6 +440,7 @@ async def _planned(do: Callable[[Awaitable[Any]], Awaitable[Any]], store: Postgr
     assert all(await do(store.move([stepped(pause(look.schedule, now)) for look in looked.looks])))
     looked = await do(store.look(names))
     assert all(await do(store.move([stepped(remove(look.schedule)) for look in looked.looks])))
+    assert len((await do(store.look(names))).former) == BATCH
     slots = {"after_slot": now - timedelta(hours=1), "until_slot": now}
     for which in (RunFilter(), RunFilter(schedule=names[0]), RunFilter(schedule=names[0], with_job=True, **slots)):
         await do(store.runs(which))

@@ -18,7 +18,9 @@ COMMANDS: Final = {
     "breakers": Later("mainspring.cli.breakers:breakers", "List, open, close and reset the breakers of tasks."),
     "nodes": Later("mainspring.cli.nodes:nodes", "List nodes and give them orders."),
     "plugins": Later("mainspring.cli.plugins:plugins", "List plugins, and check one before it is installed."),
-    "control": Later("mainspring.cli.control:control", "Cancel schedules with their jobs, and flush the store."),
+    "control": Later(
+        "mainspring.cli.control:control", "Steer schedules and statements by plain words, and flush the store."
+    ),
     "migrate": Later("mainspring.cli.migrate:migrate", "Bring a store's tables up to this version."),
     "doctor": Later("mainspring.cli.doctor.command:doctor", "Look for what is wrong here, and say what to do."),
 }

@@ -78,7 +78,7 @@ async def show(app: Mainspring, *, task: str, limit: int, as_json: bool) -> None
 @reaches_store
 async def open_(app: Mainspring, *, task: str, reason: str, as_json: bool) -> None:
     """Let no job of a task start until its breaker is reset; what runs goes on."""
-    await _force(app.breakers.open, task, reason, "is open until it is reset", as_json=as_json)
+    await _force(app, app.breakers.open, task, reason, "is open until it is reset", as_json=as_json)
 
 
 @breakers.command()
@@ -88,7 +88,7 @@ async def open_(app: Mainspring, *, task: str, reason: str, as_json: bool) -> No
 @reaches_store
 async def close(app: Mainspring, *, task: str, reason: str, as_json: bool) -> None:
     """Let the jobs of a task start, whatever fails, until its breaker is reset."""
-    await _force(app.breakers.close, task, reason, "is closed until it is reset", as_json=as_json)
+    await _force(app, app.breakers.close, task, reason, "is closed until it is reset", as_json=as_json)
 
 
 @breakers.command()
@@ -98,15 +98,25 @@ async def close(app: Mainspring, *, task: str, reason: str, as_json: bool) -> No
 @reaches_store
 async def reset(app: Mainspring, *, task: str, reason: str, as_json: bool) -> None:
     """Close a breaker, forget its failures, and let it move by itself again."""
-    await _force(app.breakers.reset, task, reason, "is closed, and moves by itself", as_json=as_json)
+    await _force(app, app.breakers.reset, task, reason, "is closed, and moves by itself", as_json=as_json)
 
 
 async def _force(
-    change: Callable[..., Awaitable[PhaseChange | None]], task: str, reason: str, done: str, *, as_json: bool
+    app: Mainspring,
+    change: Callable[..., Awaitable[PhaseChange | None]],
+    task: str,
+    reason: str,
+    done: str,
+    *,
+    as_json: bool,
 ) -> None:
     changed = await change(task, by=me(), reason=reason)
     if as_json:
         print_json(*([changed] if changed else []))
+    elif changed is None:
+        there = (await app.breakers.show(task, limit=1)).breaker
+        word = f"{_by(there.by, there.reason)}, {ago(there.since, app.store.now(), shortly=True)}"
+        click.echo(f"the breaker of {task} is {there.circuit.phase} already, {word}")
     else:
         click.echo(f"the breaker of {task} {done}")
 
@@ -117,7 +127,7 @@ def _row(view: BreakerView, now: datetime) -> tuple[str, ...]:
         str(view.task),
         f"{state}, forced" if view.circuit.forced else state,
         ago(view.since, now, shortly=True),
-        f"{view.circuit.failures}/{view.rule.threshold}",
+        "" if view.circuit.forced else f"{view.circuit.failures}/{view.rule.threshold}",
         _note(view, now),
     )
 
@@ -126,11 +136,15 @@ def _note(view: BreakerView, now: datetime) -> str:
     circuit = view.circuit
     if circuit.forced:
         return _by(view.by, view.reason)
-    if circuit.probe:
-        return f"job {circuit.probe.job} is the probe"
     if circuit.phase is Phase.CLOSED:
         return ""
-    refused = refusal(view.rule, circuit, now)
+    return f"{_next(view, now)}; {view.reason}" if view.reason else _next(view, now)
+
+
+def _next(view: BreakerView, now: datetime) -> str:
+    if view.circuit.probe:
+        return f"job {view.circuit.probe.job} is the probe"
+    refused = refusal(view.rule, view.circuit, now)
     if refused is None or refused.until is None:
         return "the next job is the probe"
     return f"probes {ago(refused.until, now, shortly=True)}"
@@ -142,7 +156,7 @@ def _change(change: PhaseChange, now: datetime) -> tuple[str, ...]:
         str(change.source).replace("_", " "),
         str(change.target).replace("_", " "),
         str(change.job or ""),
-        _by(change.by, change.reason) if change.by else "",
+        _by(change.by, change.reason) if change.by else change.reason,
     )
 
 

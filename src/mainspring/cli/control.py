@@ -1,22 +1,117 @@
-"""`mainspring control`: what the control object can do that no other command does.
+"""`mainspring control`: the control object from a shell. Statements have a file of their own."""
 
-Schedules are listed and added by `mainspring schedules`; statements are the business of the program that has a host.
-"""
-
+import asyncio
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
 
 import click
 
 from mainspring.app import Mainspring
 from mainspring.cli.codes import Code
+from mainspring.cli.control_statements import iterate, submit
+from mainspring.cli.enqueue import json_object
 from mainspring.cli.plain import print_json
-from mainspring.cli.reach import as_json, reaches_store
-from mainspring.errors import MainspringError, StoreError
+from mainspring.cli.reach import as_json, named_app, reaches_store, source_of_app
+from mainspring.cli.root import Refusal
+from mainspring.cli.schedules_words import rule_text
+from mainspring.cli.table import Column, print_table
+from mainspring.cli.words import ago
+from mainspring.client.control import Row
+from mainspring.errors import MainspringError, ScheduleError, StoreError
+
+COLUMNS: Final = (
+    Column("NAME"),
+    Column("STATUS"),
+    Column("RULE", shrinks=True),
+    Column("TASK", shrinks=True, optional=True),
+    Column("NEXT", right=True),
+    Column("LAST"),
+    Column("FAILURES", right=True),
+    Column("ERROR", shrinks=True, optional=True),
+)
+
+named_option = click.option("--args", "named", metavar="JSON", help="Arguments by name: '{\"photo\": 7}'.")
 
 
 @click.group()
 def control() -> None:
-    """Cancel schedules with their jobs, and flush the store."""
+    """Steer schedules and statements by plain words, and flush the store."""
+
+
+@control.command("list")
+@click.option("-n", "--limit", default=50, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@click.option("--after", metavar="NAME", help="Go on after the last schedule of the page before.")
+@as_json
+@reaches_store
+async def list_rows(app: Mainspring, *, limit: int, after: str | None, as_json: bool) -> None:
+    """List schedules with how they have been going."""
+    rows = await app.control.list(limit=limit, after=after)
+    if as_json:
+        print_json(*rows)
+    elif rows:
+        now = app.store.now()
+        print_table(COLUMNS, [_cells(row, now) for row in rows])
+        if len(rows) == limit:
+            click.echo(f"There may be more: --after {rows[-1].qname}")
+    else:
+        click.echo("No such schedules.")
+
+
+@control.command()
+@click.argument("name")
+@click.argument("kind", type=click.Choice(["periodic", "cron", "once", "manual"]))
+@click.argument("arg", required=False)
+@click.option("--app", "target", metavar="MODULE:APP", help="The app that has the task. [$MAINSPRING_APP]")
+@click.option("--task", help="Whose jobs it makes. [default: the one that has the name]")
+@named_option
+@as_json
+def add(
+    *, name: str, kind: str, arg: str | None, target: str | None, task: str | None, named: str | None, as_json: bool
+) -> None:
+    """Have a schedule be there, in place of one of that name.
+
+    ARG goes with the KIND: whole seconds for periodic, an expression for cron,
+    ISO 8601 for once. It needs the app for the task and the types of its
+    arguments. One that was cancelled goes on.
+    """
+    app = named_app(target)
+    if not source_of_app(app).again:
+        raise Refusal("its store lives within one program, so no worker would ever see the schedule", Code.USAGE)
+    args, kwargs = _arguments(app, name if task is None else task, named)
+
+    async def work() -> Row:
+        async with app:
+            added = await app.control.add(name, kind, arg, task=task, args=args, kwargs=kwargs)
+            return await app.control.get(str(added.name))
+
+    row = asyncio.run(work())
+    if as_json:
+        print_json(row)
+    else:
+        click.echo(f"{row.qname} is there: {row.rule.explain()}")
+
+
+@control.command()
+@click.argument("name")
+@named_option
+@as_json
+@reaches_store
+async def run(app: Mainspring, *, name: str, named: str | None, as_json: bool) -> None:
+    """Make one job now.
+
+    Of the schedule of that name, or of the task if there is none, which needs
+    --app. With --args it is a job of the task.
+    """
+    args, kwargs = _arguments(app, name, named)
+    try:
+        job = await app.control.run(name, args=args, kwargs=kwargs)
+    except ScheduleError as error:  # what was asked for is in order; the schedule cannot do it
+        raise Refusal(str(error)) from error
+    if as_json:
+        print_json({"id": job.id, "task": job.task, "fresh": job.fresh})
+    else:
+        click.echo(job.id)
 
 
 @control.command()
@@ -61,3 +156,26 @@ async def flush(app: Mainspring, *, as_json: bool) -> None:
         print_json({"flushed": True})
     else:
         click.echo("flushed")
+
+
+for command in (submit, iterate):
+    control.add_command(command)
+
+
+def _arguments(app: Mainspring, task: str, named: str | None) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Read what was given as JSON as the task reads it."""
+    return ((), {}) if named is None else app.control.arguments(task, json_object(named, "--args"))
+
+
+def _cells(row: Row, now: datetime) -> tuple[str, ...]:
+    ended = row.last_finished or row.last_started
+    return (
+        row.qname,
+        row.status,
+        rule_text(row.rule),
+        row.task,
+        "" if row.next is None else ago(row.next, now, shortly=True),
+        f"{row.last_state or 'open'} {ago(ended, now, shortly=True)}" if ended else "",
+        str(row.consecutive_failures or ""),
+        (row.last_error or "").partition("\n")[0],
+    )

@@ -14,8 +14,8 @@ from mainspring.cli.durations import DURATION
 from mainspring.cli.plain import plain, print_json
 from mainspring.cli.reach import VARIABLE, as_json, named_app, source_of_app
 from mainspring.cli.root import Refusal
+from mainspring.client.arguments import payload_from
 from mainspring.client.options import Using
-from mainspring.core.payload.misfit import Misfit
 from mainspring.handle import JobHandle
 from mainspring.runtime.definition import Definition
 
@@ -81,15 +81,17 @@ def _split(words: Sequence[str], target: str | None) -> tuple[str | None, Sequen
 
 
 def payload_of(definition: Definition, values: tuple[str, ...], named: str | None) -> bytes:
-    """Write the arguments as they are stored. JSON has no datetimes or dataclasses: reading it as the task would does."""
-    by_name = _json(named, "--args") if named is not None else {}
-    if not isinstance(by_name, dict):
-        raise click.UsageError(f"--args takes an object, as in '{{\"photo\": 7}}', not {named}")
-    try:
-        bound = definition.arguments.signature.bind(tuple(_json(one, "argument") for one in values), by_name)
-    except Misfit as misfit:
-        raise definition.arguments.envelope.refusal(misfit) from None
-    return msgspec.json.encode({"v": 1, "args": bound})
+    """Write the arguments as they are stored."""
+    by_name = json_object(named, "--args") if named is not None else {}
+    return payload_from(definition, [_json(one, "argument") for one in values], by_name)
+
+
+def json_object(text: str, option: str) -> dict[str, object]:
+    """Read what was given to an option that takes values by name."""
+    found = _json(text, option)
+    if not isinstance(found, dict):
+        raise click.UsageError(f"{option} takes an object, as in '{{\"photo\": 7}}', not {text}")
+    return found
 
 
 def _json(text: str, what: str) -> object:

@@ -1,6 +1,8 @@
 """`mainspring migrate`: a store's tables, as this version needs them, and who may use them."""
 
 import asyncio
+import logging
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
@@ -10,17 +12,21 @@ from mainspring.cli.codes import Code
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import app_of, app_option, as_json, server_of, source_of_app, url_option
 from mainspring.cli.root import Refusal
+from mainspring.cli.sidecar import sidecar_of
 from mainspring.cli.words import count
 from mainspring.stores.port import Store
 from mainspring.stores.records import SchemaVersion
 
 
 class Migrated(NamedTuple):
-    """How it stood, how it stands, and how many days of history were past their time."""
+    """How it stood, how it stands, and what came of that."""
 
     found: SchemaVersion
     after: SchemaVersion
     dropped: int = 0
+    """Days of history that were past their time."""
+    kept: Sequence[tuple[str, str]] = ()
+    """Rows of another program's that do nothing here, and why."""
 
 
 @click.command()
@@ -40,20 +46,23 @@ def migrate(
     """
     if (check and (as_sql or roles)) or (as_sql and as_json):
         raise click.UsageError("--check stands alone, and --sql prints no JSON")
+    logging.getLogger("mainspring").addHandler(logging.NullHandler())  # what a store would log is told here, too
     app = app_of(url, target)
     store = _checked(app, only_postgres="--sql" if as_sql else "--grant" if roles else "")
     name = source_of_app(app).name
     if as_sql:
         click.echo(asyncio.run(_script(store, roles)))
         return
-    found, after, dropped = asyncio.run(_migrated(app, store, roles, check=check))
+    found, after, dropped, kept = asyncio.run(_migrated(app, store, roles, check=check))
     if as_json:
         versions = {"found": found.found, "now": after.found, "wanted": after.wanted}
-        print_json({"store": name, **versions, "granted": roles, "dropped": dropped})
+        print_json({"store": name, **versions, "granted": roles, "dropped": dropped, "kept": len(kept)})
     else:
-        click.echo(f"{name}: {_told(found, after)}")
+        click.echo(f"{name}: {_told(found, after, 'document' if sidecar_of(store) else 'tables')}")
         for role in roles:
             click.echo(f"{name}: the role {role} may work with it")
+        for row, problem in kept:
+            click.echo(f"{name}: a row is kept and does nothing: {problem}: {row[:200]}")
         if dropped:
             click.echo(f"{name}: {count(dropped, 'day')} of history dropped")
     click.get_current_context().exit(Code.DONE if after.found >= after.wanted else Code.FAILED)
@@ -72,8 +81,12 @@ def _checked(app: Mainspring, *, only_postgres: str) -> Store:
 
 async def _migrated(app: Mainspring, store: Store, roles: tuple[str, ...], *, check: bool) -> Migrated:
     found = await store.schema()
+    if sidecar := sidecar_of(store):
+        await sidecar.standing()  # all of it has to be readable, and not its version alone
     if check:
         return Migrated(found, found)
+    if sidecar:
+        return await _taken_over(app, found)
     async with app:
         after = await app.store.schema()
     dropped = 0
@@ -84,6 +97,17 @@ async def _migrated(app: Mainspring, store: Store, roles: tuple[str, ...], *, ch
     return Migrated(found, after, dropped)
 
 
+async def _taken_over(app: Mainspring, found: SchemaVersion) -> Migrated:
+    """Have a document written where there is none of ours. One that is there may be a running program's: it is left."""
+    if found.found >= found.wanted:
+        return Migrated(found, found)
+    async with app:
+        store = sidecar_of(app.store)
+        assert store is not None  # noqa: S101 -- it was asked before
+        await store.take_over()
+        return Migrated(found, await store.schema(), kept=await store.unread())
+
+
 async def _script(store: Store, roles: tuple[str, ...]) -> str:
     from mainspring.cli.script import script  # noqa: PLC0415 - needs asyncpg
 
@@ -92,9 +116,9 @@ async def _script(store: Store, roles: tuple[str, ...]) -> str:
     return await script(settings, roles)
 
 
-def _told(found: SchemaVersion, after: SchemaVersion) -> str:
+def _told(found: SchemaVersion, after: SchemaVersion, what: str) -> str:
     if after.found < after.wanted:
-        have = f"its tables are of version {after.found}" if after.found else "it has no tables yet"
+        have = f"its {what} are of version {after.found}" if after.found else f"it has no {what} yet"
         return f"{have}, version {after.wanted} is wanted; run `mainspring migrate`"
     if found.found == after.found:
         return f"up to date, version {after.found}"

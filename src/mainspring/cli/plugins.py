@@ -8,9 +8,8 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.plain import print_json
 from mainspring.cli.plugins_check import install_check
-from mainspring.cli.reach import as_json, wants_debug
+from mainspring.cli.reach import as_json, named_app
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.target import load_app
 from mainspring.client.discovery import Found, find, told
 from mainspring.client.plugins import Installed
 
@@ -34,14 +33,17 @@ def plugins() -> None:
 
 
 @plugins.command("list")
-@click.argument("target", metavar="MODULE:APP")
+@click.argument("named", metavar="[MODULE:APP]", required=False)
+@click.option("--app", "target", metavar="MODULE:APP", help="The app. [$MAINSPRING_APP]")
 @as_json
-def list_plugins(*, target: str, as_json: bool) -> None:
+def list_plugins(*, named: str | None, target: str | None, as_json: bool) -> None:
     """List the plugins of an app, and those that it could have.
 
     Those that are installed with pip are looked at and not loaded.
     """
-    app = load_app(target, debug=wants_debug())
+    if named and target:
+        raise click.UsageError("the app is named twice; leave out --app")
+    app = named_app(named or target)
     found = list(_all(app, find()))
     if as_json:
         print_json(*found)

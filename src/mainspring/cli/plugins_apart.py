@@ -12,8 +12,8 @@ import msgspec
 
 from mainspring.app import Mainspring
 from mainspring.cli.plugins_check import GrantType
-from mainspring.cli.target import NoApp, load_named
-from mainspring.client.discovery import find, load, made, told
+from mainspring.cli.target import NoApp, load_named, place_of, told
+from mainspring.client.discovery import find, load, made
 from mainspring.client.plugin import Plugin
 from mainspring.errors import MainspringError, PluginError
 from mainspring.plugins.capability import Capability, Grants
@@ -26,7 +26,8 @@ def main(target: str, report: str, *words: str) -> None:
     except NoApp as error:
         found = {"usage": error.message}
     except MainspringError as error:
-        found = {"plugin": None, "target": target, "problems": [str(error)]}
+        where = place_of(error.__cause__) if error.__cause__ else ""
+        found = {"plugin": None, "target": target, "problems": [f"{error}{where}"]}
     Path(report).write_bytes(msgspec.json.encode(found))
 
 
@@ -45,7 +46,7 @@ def look(target: str, granted: Sequence[Capability]) -> dict[str, Any]:
         "tasks": [str(task.definition.name) for task in plugin.tasks],
         "schedules": [str(name) for name in plugin.plans],
         "services": [str(name) for name in plugin.services],
-        "missing": list(missing(plugin, grants)),
+        "missing": [kind.__name__ for kind in plugin.lacks(grants)],
         "problems": list(problems(plugin, grants)),
     }
 
@@ -53,7 +54,11 @@ def look(target: str, granted: Sequence[Capability]) -> dict[str, Any]:
 def plugin_of(target: str) -> Plugin:
     """Load a plugin by the name of its entry point, or by "module:plugin"."""
     if ":" in target:
-        plugin = made(load_named(target))
+        found_there = load_named(target)
+        try:
+            plugin = made(found_there)
+        except BaseException as error:  # noqa: BLE001 - whatever a stranger may raise, SystemExit too
+            raise PluginError(target, f"calling it to make the plugin raised {told(error)}") from None
         if not isinstance(plugin, Plugin):
             raise PluginError(target, f"it is no Plugin and makes none, but {type(plugin).__name__}")
         return plugin
@@ -66,14 +71,8 @@ def plugin_of(target: str) -> Plugin:
     raise PluginError(target, f"no package offers a plugin of that name; there are: {there}")
 
 
-def missing(plugin: Plugin, grants: Grants) -> Iterator[str]:
-    """Name each capability that it asks for, or needs for what it declares, and is not granted."""
-    wanted = dict.fromkeys([*(type(one) for one in plugin.requires), *plugin.needs()])
-    return (kind.__name__ for kind in wanted if grants.find(kind) is None)
-
-
 def problems(plugin: Plugin, grants: Grants) -> Iterator[str]:
-    yield from (f"plugin {plugin.id} needs {name}, which is not granted" for name in missing(plugin, grants))
+    yield from (f"plugin {plugin.id} needs {kind.__name__}, which is not granted" for kind in plugin.lacks(grants))
     try:
         enough = [kind() for kind in {type(one) for one in plugin.requires} | set(plugin.needs())]
         Mainspring("memory://").install(plugin, grant=enough)

@@ -93,7 +93,8 @@ def loaded_apart(target: str, grants: tuple[Capability, ...], patience: float = 
             return _unloaded(target, f"it was still being loaded after {patience:g} s; what it does there blocks")
         if not report.exists():
             problem = f"it ended the process that loaded it, with exit code {done.returncode}"
-            return _unloaded(target, f"{problem}: a program that installs it would end, too")
+            last = _last_line(done.stderr)
+            return _unloaded(target, f"{problem}: a program that installs it would end, too{last}")
         found: dict[str, Any] = msgspec.json.decode(report.read_bytes())
     if usage := found.get("usage"):
         raise Refusal(usage, Code.USAGE)
@@ -102,6 +103,12 @@ def loaded_apart(target: str, grants: tuple[Capability, ...], patience: float = 
 
 def _unloaded(target: str, problem: str) -> dict[str, Any]:
     return {"plugin": None, "target": target, "problems": [f"plugin {target}: {problem}"]}
+
+
+def _last_line(said: bytes) -> str:
+    lines = said.decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f". The last that it said: {last}" if last else ""
 
 
 def _written(granted: Capability) -> str:

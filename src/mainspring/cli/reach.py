@@ -18,6 +18,8 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.codes import Code
 from mainspring.cli.root import Refusal
+from mainspring.cli.sidecar import advice as advice_on
+from mainspring.cli.sidecar import says, sidecar_of
 from mainspring.cli.target import load_app
 from mainspring.client.urls import Source
 from mainspring.stores.port import Store
@@ -95,6 +97,11 @@ async def _check(app: Mainspring) -> None:
     if not source.again:
         raise Refusal(f"{source.name}: it lives within one program, and cannot be seen from outside", Code.USAGE)
     store = source.make(app.clock)
+    if sidecar := sidecar_of(store):
+        standing = await sidecar.standing()
+        if problem := says(standing):
+            raise Refusal(f"{source.name}: {problem}; {advice_on(sidecar, standing)}", Code.STORE)
+        return
     advice = "run a worker, or `mainspring migrate`"
     if (file := file_of(store)) and not _exists(file.path):
         other = "if the jobs are elsewhere, say --app MODULE:APP or --url; else"

@@ -82,8 +82,13 @@ def told(error: BaseException) -> str:
     text = " ".join(f"{type(error).__name__}: {said}".rstrip(": ").split())
     if isinstance(error, SyntaxError):
         return f"{text} ({error.filename}:{error.lineno})"
+    return f"{text}{place_of(error)}"
+
+
+def place_of(error: BaseException) -> str:
+    """Say where in the user's code an error came from, in brackets; nothing, if it came from elsewhere."""
     places = [place for place in traceback.extract_tb(error.__traceback__) if not _is_machinery(place.filename)]
-    return f"{text} ({places[-1].filename}:{places[-1].lineno})" if places else text
+    return f" ({places[-1].filename}:{places[-1].lineno})" if places else ""
 
 
 def _is_machinery(filename: str) -> bool:

@@ -40,6 +40,7 @@ class Breakers:
 
     def listener(self, listener: L) -> L:
         """Have a function told when a breaker changes its phase by what this app's nodes do, after it was committed."""
+        self._connection.guard.steer("app.breakers.listener")
         self.listeners.append(listener)
         return listener
 
@@ -60,7 +61,8 @@ class Breakers:
     async def open(self, task: str, *, by: str = "", reason: str = "", term: int | None = None) -> PhaseChange | None:
         """Let no job of a task through until the breaker is reset.
 
-        With a `term`, only if it is in that one still: else None. Raises `UnknownBreaker` if there is none.
+        None if it is forced open already, unless there is another `reason`; that takes the place of the first, which
+        stays among its changes. With a `term`, None also if that is over. Raises `UnknownBreaker` if there is none.
         """
         return await self._force(task, Phase.OPEN, by=by, reason=reason, term=term)
 
@@ -75,6 +77,7 @@ class Breakers:
     async def _force(
         self, task: str, phase: Phase | None, *, by: str, reason: str, term: int | None
     ) -> PhaseChange | None:
+        self._connection.guard.steer("app.breakers")
         store = await self._connection.store()
         name = Name.parse(task)
         if phase is None:

@@ -177,7 +177,7 @@ async def submit(
 
     `kept` says that the caller has them still, and may enqueue them again.
     """
-    _ask(connection, new)
+    connection.guard.enqueue((job.task, job.queue) for job in new)
     if tx is not None:
         return await _submit_in(connection, new, tx.inner if isinstance(tx, HandlerTransaction) else tx)
     store = await connection.store()
@@ -200,7 +200,7 @@ def submit_sync(
     connection: Connection, new: Sequence[NewJob], tx: object = None, *, kept: bool = True
 ) -> list[Enqueued]:
     """Do the same from code that waits. A transaction of the user's is written to in the thread that is in it."""
-    _ask(connection, new)
+    connection.guard.enqueue((job.task, job.queue) for job in new)
     if tx is None:
         return connection.wait_for(lambda: submit(connection, new, kept=kept))
     connection.wait_for(connection.expect_tables)
@@ -209,12 +209,6 @@ def submit_sync(
     for batch in _batches(new):
         answers += transactions.enqueue_in_sync(tx, batch)
     return answers
-
-
-def _ask(connection: Connection, new: Sequence[NewJob]) -> None:
-    """Raise `CapabilityError` if a plugin enqueues what it may not."""
-    if connection.guard is not None:
-        connection.guard.enqueue((job.task, job.queue) for job in new)
 
 
 def _batches(new: Sequence[NewJob], *, kept: bool = False) -> list[Sequence[NewJob]]:

@@ -37,8 +37,8 @@ class Connection:
         self.clock = clock
         self._source = source
         self._introduce = introduce
-        self.guard: Guard | None = None
-        """Asked before anything is enqueued or planned here."""
+        self.guard: Final = Guard()
+        """Asked before anything is done here that a plugin may not."""
         self.on_cancel: Callable[[JobId, int], None] | None = None
         """Told of every running job, and its lease, that was asked from here to stop."""
         self._bridge = Bridge(f"mainspring {source.name}")

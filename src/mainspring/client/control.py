@@ -1,26 +1,31 @@
 """The one object by which a program steers what it embeds: `app.control`.
 
-What a query language's procedures would be built on: schedules by their names and plain words (`add`, `cancel`, `list`),
-statements that the host carries out (`submit`, `iterate`), and a checkpoint (`flush`). Errors have numbers that such a
+What a query language's procedures would be built on: schedules by their names and plain words (`add`, `cancel`, `list`,
+`get`, `run`), statements that the host carries out (`submit`, `iterate`), and a checkpoint (`flush`). Errors have numbers that such a
 layer can hand on, as their `code`. Twins for code without an event loop end in `_sync`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, Unpack, runtime_checkable
 
+from mainspring.client.arguments import payload_from
 from mainspring.client.connection import Connection
 from mainspring.client.kinds import Code, rule_of
 from mainspring.client.plans import ScheduleOptions
 from mainspring.client.schedules import Schedules
 from mainspring.client.statements import BATCH, Iterated, Progress, StatementHost, Work
+from mainspring.core import steps as core
 from mainspring.core.job import JobId, State
 from mainspring.core.names import Name
 from mainspring.core.rules import Cron, Every, Manual, Once, Rule
 from mainspring.core.schedule import Schedule
 from mainspring.errors import BadName, ControlError, FlushFailed, NameTaken, StoreError, UnknownSchedule
+from mainspring.handle import JobHandle
 from mainspring.plugins.mirrored import failures_of, status_of
+from mainspring.runtime.planned import look_at, step
 from mainspring.runtime.ticker import cancel as cancel_jobs
 from mainspring.stores.port import Store
 from mainspring.stores.records import Look, RunFilter
@@ -28,8 +33,6 @@ from mainspring.task import Task
 
 PAGE: Final = 500
 RUNS: Final = 20  # of each schedule, that are read to say how it has been going
-CANCELLED: Final = "cancelled"
-"""Who has paused a schedule that is declared in code and was cancelled: removed, it would come back."""
 
 
 @runtime_checkable
@@ -74,6 +77,15 @@ class Control:
         self._find = find
         self._host = host
 
+    def arguments(self, qname: str, by_name: Mapping[str, object]) -> tuple[tuple[object, ...], dict[str, object]]:
+        """Read arguments that came as JSON as the task of that name does: a text that is meant as a datetime becomes one.
+
+        Returns what `args` and `kwargs` are to be, or raises `PayloadError`.
+        """
+        definition = self._find(str(self._name(qname, Code.BAD_NAME))).definition
+        args, kwargs = definition.arguments.decode(payload_from(definition, (), by_name))
+        return tuple(args), dict(kwargs)
+
     # Schedules.
 
     async def add(
@@ -99,7 +111,7 @@ class Control:
             return await self._schedules.add(str(name), rule, call, **options)
         except NameTaken:
             added = await self._schedules.change(str(name), rule, call, **options)
-        if added.paused and added.paused.by == CANCELLED:
+        if added.is_cancelled:
             added = await self._schedules.resume(str(name))
         return added
 
@@ -108,16 +120,13 @@ class Control:
 
         One that is declared in code would come back with the next start: it stays, and is paused for good instead.
         """
-        name = self._name(qname, Code.BAD_NAME_TO_CANCEL)
+        name = await self._kept(qname, Code.BAD_NAME)
+        self._connection.guard.change_schedule(name)
+        store = await self._connection.store()
         try:
-            found = await self._schedules.get(str(name))
-            if found.owner is None:
-                await self._schedules.remove(str(name))
-            else:
-                await self._schedules.pause(str(name), by=CANCELLED, reason="it was cancelled")
+            await step(store, name, lambda look, now: core.cancel(look.schedule, now))
         except UnknownSchedule:
             return False
-        store = await self._connection.store()
         open_ = await _open_jobs(store, name)
         await cancel_jobs(store, open_)
         for view in await store.get(open_) if self._connection.on_cancel else ():
@@ -125,11 +134,31 @@ class Control:
                 self._connection.on_cancel(view.job.id, view.job.lease)  # else it would see it with the next beat
         return True
 
-    async def list(self, *, limit: int = 1000) -> tuple[Row, ...]:
-        """Say how schedules stand, by name."""
+    async def run(
+        self, qname: str, *, args: Iterable[object] = (), kwargs: Mapping[str, object] | None = None
+    ) -> JobHandle[Any]:
+        """Make one job now: of the schedule of that name, whatever its rule says, or of the task, if there is none.
+
+        With arguments it is a job of the task: a schedule has arguments of its own.
+        """
+        name = str(await self._kept(qname, Code.BAD_NAME))
+        args = tuple(args)
+        if not args and not kwargs:
+            with suppress(UnknownSchedule):
+                return await self._schedules.run(name)
+        return await self._find(name).enqueue(*args, **(kwargs or {}))
+
+    async def get(self, qname: str) -> Row:
+        """Say how one schedule stands, or raise `UnknownSchedule`."""
+        name = await self._kept(qname, Code.BAD_NAME)
+        store = await self._connection.store()
+        look, _ = await look_at(store, name)
+        return await _row(store, look)
+
+    async def list(self, *, limit: int = 1000, after: str | None = None) -> tuple[Row, ...]:
+        """Say how schedules stand, by name; the next page begins `after` the last name of this one."""
         store = await self._connection.store()
         looks: list[Look] = []
-        after: str | None = None
         while len(looks) < limit:
             page = await store.list_schedules(limit=min(PAGE, limit - len(looks)), after=after)
             looks += page.looks
@@ -154,15 +183,16 @@ class Control:
         rows_as: str = "rows",
         retries: int = 0,
         progress: Progress | None = None,
+        dry_run: bool = False,
     ) -> Iterated:
-        """Read rows by one statement, and write them by another, a batch at a time.
+        """Read rows by one statement, and write them by another, a batch at a time; in a dry run, only count them.
 
         The mutation gets `params`, and each batch as a list under the name `rows_as`. A batch that fails is tried again
         so many times, then counted, and the next one goes on. Whoever cancels this has it end between two batches, or
         within one, which the host then keeps or not as a whole.
         """
         host = self._must_host("iterate")
-        work = Work(host, mutation, dict(params or {}), rows_as, retries)
+        work = Work(host, mutation, dict(params or {}), rows_as, retries, dry_run)
         return await work.over(await host.execute_read(driving_query, work.params), batch_size, progress)
 
     # The checkpoint.
@@ -197,8 +227,16 @@ class Control:
     def cancel_sync(self, qname: str) -> bool:
         return self._connection.wait_for(lambda: self.cancel(qname))
 
-    def list_sync(self, *, limit: int = 1000) -> tuple[Row, ...]:
-        return self._connection.wait_for(lambda: self.list(limit=limit))
+    def run_sync(
+        self, qname: str, *, args: Iterable[object] = (), kwargs: Mapping[str, object] | None = None
+    ) -> JobHandle[Any]:
+        return self._connection.wait_for(lambda: self.run(qname, args=args, kwargs=kwargs))
+
+    def get_sync(self, qname: str) -> Row:
+        return self._connection.wait_for(lambda: self.get(qname))
+
+    def list_sync(self, *, limit: int = 1000, after: str | None = None) -> tuple[Row, ...]:
+        return self._connection.wait_for(lambda: self.list(limit=limit, after=after))
 
     def submit_sync(self, statement: str, params: Any = None) -> Any:  # noqa: ANN401 - the program's own
         return self._connection.wait_for(lambda: self.submit(statement, params))
@@ -213,6 +251,7 @@ class Control:
         rows_as: str = "rows",
         retries: int = 0,
         progress: Progress | None = None,
+        dry_run: bool = False,
     ) -> Iterated:
         return self._connection.wait_for(
             lambda: self.iterate(
@@ -223,6 +262,7 @@ class Control:
                 rows_as=rows_as,
                 retries=retries,
                 progress=progress,
+                dry_run=dry_run,
             )
         )
 
@@ -240,11 +280,27 @@ class Control:
             raise ControlError(f"name {qname!r}", problem, code) from None
         if name.namespace or name in self._tasks:
             return name
-        pairs = [one for one in tuple(self._tasks) if one.namespace and f"{one.namespace}.{one.local}" == qname]
+        pairs = [one for one in tuple(self._tasks) if one.namespace and one.dotted == qname]
+        return self._only(qname, pairs, code) or name
+
+    async def _kept(self, qname: str, code: Code) -> Name:
+        """Read the name of a schedule that is there. Whoever has no tasks to look it up among asks the store."""
+        name = self._name(qname, code)
+        parts = name.local.split(".")
+        if name.namespace or name in self._tasks or len(parts) == 1:
+            return name
+        splits = [(".".join(parts[:at]), ".".join(parts[at:])) for at in range(1, len(parts))]
+        pairs = [Name(*split) for split in splits if all(split)]
+        store = await self._connection.store()
+        found = [look.schedule.name for look in (await store.look([name, *pairs])).looks]
+        return name if name in found else self._only(qname, found, code) or name
+
+    @staticmethod
+    def _only(qname: str, pairs: Sequence[Name], code: Code) -> Name | None:
         if len(pairs) > 1:
             both = " and ".join(map(str, pairs))
             raise ControlError(f"name {qname!r}", f"it may be {both}; write it with the colon", code)
-        return pairs[0] if pairs else name
+        return pairs[0] if pairs else None
 
     def _must_host(self, what: str) -> StatementHost:
         host = self._host()
@@ -258,10 +314,9 @@ async def _row(store: Store, look: Look) -> Row:
     which = RunFilter(schedule=schedule.name, with_job=True)
     runs = (await store.runs(which, limit=RUNS)).runs
     ended = next((run for run in runs if run.state), None)
-    cancelled = schedule.paused is not None and schedule.paused.by == CANCELLED
     return Row(
         qname=str(schedule.name),
-        status=CANCELLED if cancelled else status_of(look, ended),
+        status=status_of(look, ended),
         consecutive_failures=failures_of(runs),
         next=None if schedule.paused else schedule.next_slot,
         last_started=runs[0].decided_at if runs else None,

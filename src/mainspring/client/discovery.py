@@ -6,9 +6,12 @@ found all the same. What cannot be held off is code that ends or blocks the whol
 """
 
 import inspect
+import signal
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, distributions, entry_points
+from types import FrameType
 from typing import Final
 
 from mainspring.client.plugin import Plugin
@@ -43,15 +46,40 @@ def find() -> Found:
 
 def load(point: EntryPoint) -> Plugin:
     """Load the plugin of an entry point: a `Plugin`, or a function that makes one. Raises `PluginError`."""
+    heard = Interrupts()
     try:
-        plugin = made(point.load())
-    except KeyboardInterrupt:  # somebody has had enough of waiting
-        raise
+        with heard:
+            plugin = made(point.load())
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and heard.any:  # somebody has had enough of waiting
+            raise
         raise PluginError(point.name, f"it cannot be loaded: {told(error)}") from error
     if not isinstance(plugin, Plugin):
         raise PluginError(point.name, f"{point.value} is no Plugin and makes none, but {type(plugin).__name__}")
     return plugin
+
+
+class Interrupts:
+    """Tells a person's Ctrl-C from a `KeyboardInterrupt` that code has raised: inside of the block it hears of the signal."""
+
+    def __init__(self) -> None:
+        self.any = False
+        self._before: object = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():  # no other gets any
+            self._before = signal.getsignal(signal.SIGINT)
+        if callable(self._before):
+            signal.signal(signal.SIGINT, self._hear)
+
+    def __exit__(self, *_: object) -> None:
+        if callable(self._before) and signal.getsignal(signal.SIGINT) == self._hear:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.any = True
+        if callable(self._before):
+            self._before(number, frame)
 
 
 def made(found: object) -> object:

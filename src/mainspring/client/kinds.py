@@ -17,7 +17,7 @@ class Code(IntEnum):
     BAD_INTERVAL = 0xB31
     UNKNOWN_KIND = 0xB32
     BAD_CRON = 0xB33
-    BAD_NAME_TO_CANCEL = 0xB37
+    BAD_NAME = 0xB37  # of what is there: to cancel it, to run it, to look at it
     NO_HOST = 0xD20
 
 
@@ -38,7 +38,7 @@ def rule_of(qname: str, kind: object, arg: object) -> Rule:
                 return Once(_instant(arg))
             except (ScheduleError, ValueError, OverflowError) as error:
                 raise ControlError(
-                    f"schedule {qname!r}", f"{arg!r} is no instant: {error}", Code.BAD_INTERVAL
+                    f"schedule {qname!r}", f"{_short(arg)} is no instant: {error}", Code.BAD_INTERVAL
                 ) from None
         case _:
             known = "periodic, cron, once or manual, or a rule"
@@ -46,15 +46,23 @@ def rule_of(qname: str, kind: object, arg: object) -> Rule:
 
 
 def _whole_seconds(qname: str, arg: object) -> int:
-    text = str(arg).strip()
-    if isinstance(arg, int | str) and not isinstance(arg, bool) and text.isascii() and text.isdigit() and int(text):
+    if isinstance(arg, int | str) and not isinstance(arg, bool):
         try:
-            Every(int(text))
-        except (DeclarationError, OverflowError):
+            text = str(arg).strip()
+            if text.isascii() and text.isdigit() and int(text):
+                Every(int(text))
+                return int(text)
+        except (DeclarationError, OverflowError, ValueError):  # the last: Python reads 4,300 digits and no more
             pass
-        else:
-            return int(text)
-    raise ControlError(f"schedule {qname!r}", f"whole seconds, 1 or more, and not {arg!r}", Code.BAD_INTERVAL)
+    raise ControlError(f"schedule {qname!r}", f"whole seconds, 1 or more, and not {_short(arg)}", Code.BAD_INTERVAL)
+
+
+def _short(arg: object) -> str:
+    try:
+        text = repr(arg)
+    except ValueError:  # an int of too many digits
+        return "that"
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _instant(arg: object) -> datetime | str:

@@ -10,8 +10,10 @@ What it declares is registered when a program installs it, all of it or none. Un
 functions that they are, and not be enqueued.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, cast, overload
 
 from mainspring.client.declaration import TaskOptions
 from mainspring.client.job_definition import Concurrency, limited, overlap_of, reporting
@@ -32,8 +34,44 @@ from mainspring.task import Declarer, Task
 if TYPE_CHECKING:
     from mainspring.client.connection import Connection
 
+P = ParamSpec("P")
+R = TypeVar("R")
 S = TypeVar("S", bound=ServiceFunction)
 T = TypeVar("T", bound=Task[..., Any])
+
+
+def read_capabilities(subject: str, given: object, otherwise: str = "") -> Iterable[Capability]:
+    """Return several capabilities, or raise `DeclarationError` saying how they are written."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        or_else = f", or {otherwise}" if otherwise else ""
+        raise DeclarationError(subject, f"a list of capabilities, as in [BackgroundJobs()]{or_else}, not {given!r}")
+    several = tuple(given)
+    for one in several:
+        if isinstance(one, type) and issubclass(one, Capability):
+            name = one.__name__
+            raise DeclarationError(subject, f"{name} is the class of a capability; write {name}(), with parentheses")
+        if not isinstance(one, Capability):
+            raise DeclarationError(subject, f"capabilities, like BackgroundJobs(), and not {one!r}")
+    return several
+
+
+def advised(what: str, advice: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have a call that does not fit answered with how it is written."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise DeclarationError(what, f"{advice}: {error}") from None
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
 
 
 class Borrowed:
@@ -62,7 +100,7 @@ class Plugin:
             self.version: Final = read_text(version)
         except DeclarationError as error:
             raise DeclarationError(f"plugin {id!r}", error.problem) from None
-        self.requires: Final = Grants(requires)
+        self.requires: Final = Grants(read_capabilities(f"plugin {self.id}: requires", requires))
         self.docs: Final = docs
         self.tasks: Final[list[Task[..., Any]]] = []
         self.plans: Final[dict[Name, Plan]] = {}
@@ -95,6 +133,7 @@ class Plugin:
 
         return declare
 
+    @advised("job", "write @plugin.job(schedule=Every('1h'))")
     def job(
         self,
         *,
@@ -157,6 +196,11 @@ class Plugin:
         """Name what it takes to have what it declares."""
         declared = ((self.tasks, BackgroundJobs), (self.plans, Schedules), (self.services, Services))
         return [capability for what, capability in declared if what]
+
+    def lacks(self, grants: Grants) -> list[type[Capability]]:
+        """Name what it requires, or needs for what it declares, and is not granted."""
+        wanted = dict.fromkeys([*(type(one) for one in self.requires), *self.needs()])
+        return [kind for kind in wanted if grants.find(kind) is None]
 
     def __repr__(self) -> str:
         return f"<Plugin {self.id} {self.version}>"

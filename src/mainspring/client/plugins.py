@@ -7,14 +7,13 @@ from typing import Any, Final, Literal
 
 from mainspring.client.connection import Connection
 from mainspring.client.discovery import GROUP, find, load, told
-from mainspring.client.plugin import Plugin
+from mainspring.client.plugin import Plugin, read_capabilities
 from mainspring.client.upkeep import ID, upkeep
 from mainspring.core.job import NodeId
 from mainspring.core.limits import Limit
 from mainspring.core.names import Name
-from mainspring.errors import DeclarationError, NameTaken, PluginError
+from mainspring.errors import CapabilityError, DeclarationError, NameTaken, PluginError
 from mainspring.plugins.capability import BackgroundJobs, Capability, Grants
-from mainspring.plugins.guard import Guard
 from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.events import log
 from mainspring.runtime.planned import Planned, pause_gone
@@ -70,7 +69,6 @@ class Plugins:
         self._planned = planned
         self._tell_nodes = tell_nodes
         self._installed: dict[str, Installed] = {}
-        self._grants: dict[str, Grants] = {}
         self._changing = threading.Lock()
         self.discovered = Discovered()
         """What the last `discover` found."""
@@ -86,6 +84,7 @@ class Plugins:
 
         Raises `CapabilityError` if it requires, or declares, what it is not granted.
         """
+        self._connection.guard.steer("app.install")
         if not isinstance(plugin, Plugin):
             raise DeclarationError("install", f"a Plugin is installed, and not {plugin!r}")
         if plugin.id == ID:
@@ -98,23 +97,30 @@ class Plugins:
             self._install(upkeep(), "all")
 
     def _install(self, plugin: Plugin, grant: Grant) -> None:
-        grants = Grants(plugin.requires if grant == "all" else _read(grant))
-        self.check(plugin, grants)
+        grants = Grants(
+            plugin.requires if grant == "all" else read_capabilities("grant", grant, "'all' that it requires")
+        )
+        self.check(plugin, grants, asked_for=grant == "all")
         with self._changing:
             self._add(plugin, grants)
         self._tell_nodes()
 
-    def check(self, plugin: Plugin, grants: Grants) -> None:
-        """Raise `PluginError` for names that are not its own, `CapabilityError` for what it needs and is not granted."""
+    def check(self, plugin: Plugin, grants: Grants, *, asked_for: bool = False) -> None:
+        """Raise `PluginError` for names that are not its own, `CapabilityError` for what it needs and is not granted.
+
+        With `asked_for`, it was granted what it had asked for, and it is for its author to ask for more.
+        """
         for name in _names(plugin):
             if name.namespace != plugin.id:
                 raise PluginError(plugin.id, f"it declares {name}, which is not in its namespace")
         if any(queue != plugin.id for queue in _queues(plugin)):
             raise PluginError(plugin.id, "it has jobs in another queue than the one that has its name")
-        for required in plugin.requires:
-            grants.must(plugin.id, type(required))
-        for needed in plugin.needs():
-            grants.must(plugin.id, needed)
+        if missing := plugin.lacks(grants):
+            names, calls = (", ".join(f"{kind.__name__}{end}" for kind in missing) for end in ("", "()"))
+            advice = f"its host adds {calls} to app.install(…, grant=[…])"
+            if asked_for:
+                advice = f"grant='all' is all that it requires: its author adds {calls} to Plugin(…, requires=[…])"
+            raise CapabilityError(plugin.id, names, advice=advice)
 
     def _add(self, plugin: Plugin, grants: Grants) -> None:
         if plugin.id in self._installed:
@@ -131,8 +137,7 @@ class Plugins:
                 raise NameTaken(str(name), "schedule")
         # The one step that may fail is the first, and what comes after it cannot.
         self._registry.add(*(task.definition for task in plugin.tasks))
-        self._connection.guard = self._connection.guard or Guard(self._grants)
-        self._grants[plugin.id] = grants
+        self._connection.guard.admit(plugin.id, grants)
         plugin.connection.lender = self._connection
         self._tasks.update((task.definition.name, task) for task in plugin.tasks)
         self._queues[plugin.id] = QueueSettings(limit=_limit(plugin, grants))
@@ -154,6 +159,7 @@ class Plugins:
         What runs of it may finish. Where another program on the store has it still, its schedules go on. If the store does
         not answer, it is out all the same, and whoever runs a node pauses its schedules later; so does a second call.
         """
+        self._connection.guard.steer("app.uninstall")
         if isinstance(id_, Plugin):
             id_ = id_.id
         with self._changing:
@@ -178,7 +184,7 @@ class Plugins:
         for task in plugin.tasks:
             self._tasks.pop(task.definition.name, None)
         self._queues.pop(id_, None)
-        self._grants[id_] = Grants()  # what still runs of it may ask for nothing more
+        self._connection.guard.dismiss(id_)
         plugin.connection.lender = None
 
     # Plugins that are installed with pip.
@@ -191,6 +197,7 @@ class Plugins:
         One that cannot be loaded or installed is reported by its name, and never stops the others. `grant` is the same
         for all, or says for each name what it may do; without one a plugin is granted what it requires.
         """
+        self._connection.guard.steer("app.plugins.discover")
         if isinstance(allow, str) and allow != "all":
             raise DeclarationError("discover", f"several names are allowed, as in [{allow!r}], or 'all'")
         found = find()
@@ -219,12 +226,6 @@ class Plugins:
 def owner_of(plugin: str) -> str:
     """Name the owner of a plugin's schedules."""
     return f"plugin:{plugin}"
-
-
-def _read(grant: object) -> Iterable[Capability]:
-    if isinstance(grant, str) or not isinstance(grant, Iterable):
-        raise DeclarationError("grant", f"several capabilities, or 'all' that it requires, and not {grant!r}")
-    return grant
 
 
 def _names(plugin: Plugin) -> Iterator[Name]:

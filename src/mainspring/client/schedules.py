@@ -81,7 +81,7 @@ class Schedules:
             raise ScheduleError(f"schedule {name!r}", f"{rule.when.isoformat()} has passed already")
         if plan.until is not None and plan.until <= looked.now:
             raise ScheduleError(f"schedule {name!r}", f"until {plan.until.isoformat()} has passed already")
-        decision = await fresh(store, Name.parse(name), plan, looked.now)
+        decision = fresh(Name.parse(name), plan, looked.now, next(iter(looked.former), None))
         (accepted,) = await store.move([move_of(decision)])
         if not accepted or decision.after is None:
             raise NameTaken(name, "schedule")
@@ -182,8 +182,7 @@ class Schedules:
 
     def _ask(self, name: str, job: tuple[Name, str] | None = None) -> None:
         """Raise `CapabilityError` if a plugin plans what it may not."""
-        if self._connection.guard is not None:
-            self._connection.guard.change_schedule(Name.parse(name), job)
+        self._connection.guard.change_schedule(Name.parse(name), job)
 
     async def _made(self, store: Store, decision: Decision) -> tuple[JobHandle[Any], ...]:
         """Hold the jobs of a decision. Those whose unique key was taken have not been made, and their runs say so."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from mainspring.client.kinds import Code
-from mainspring.errors import ControlError
+from mainspring.errors import CapabilityError, ControlError, ReadFailed
 
 BATCH: Final = 1000
 ERRORS: Final = 10  # that are kept of a long piece of work
@@ -24,7 +24,7 @@ class Iterated:
     """How far a piece of work has come, or came."""
 
     rows: int = 0
-    """That were written."""
+    """That were written; in a dry run, that would be given to the mutation."""
     batches: int = 0
     """That were given to the mutation, the failed ones too."""
     failed: int = 0
@@ -50,6 +50,8 @@ class Work:
     params: Mapping[str, object]
     rows_as: str
     retries: int
+    dry: bool = False
+    """Only count."""
 
     async def over(self, rows: object, batch_size: int, progress: Progress | None) -> Iterated:
         """Go through what a host has read."""
@@ -64,10 +66,14 @@ class Work:
         return done
 
     async def _write(self, batch: list[Any], done: Iterated) -> Iterated:
+        if self.dry:
+            return replace(done, rows=done.rows + len(batch), batches=done.batches + 1)
         tries = 0
         while True:
             try:
                 await self.host.execute_write(self.mutation, {**self.params, self.rows_as: batch})
+            except CapabilityError:  # which no other batch will have either
+                raise
             except Exception as error:  # noqa: BLE001 - whatever a host raises; it is counted and told
                 if tries == self.retries:
                     errors = (*done.errors, f"{type(error).__name__}: {error}")[:ERRORS]
@@ -94,6 +100,6 @@ async def _batches(rows: object, size: int) -> AsyncIterator[list[Any]]:
                 yield batch
                 batch = []
     elif rows is not None:
-        raise ControlError("iterate", f"the host has read no rows, but {type(rows).__name__}", Code.NO_HOST)
+        raise ReadFailed("execute_read", f"it has read no rows, but {type(rows).__name__}")
     if batch:
         yield batch

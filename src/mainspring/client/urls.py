@@ -5,8 +5,8 @@ sqlite:////var/lib/jobs.db        anywhere
 sqlite:///~/jobs.db               in the user's home
 sqlite:///jobs.db?durable=false   faster, and a power cut may take back what was committed last
 memory://                         within this app, for tests
-sidecar:///var/lib/shop           schedules alone, in /var/lib/shop/_system/background_jobs.json, without a database;
-sidecar:///./data                 beside the program, or under ~ in the user's home
+sidecar:///data                   schedules alone, in data/_system/background_jobs.json, without a database; read as with
+sidecar:////var/lib/shop          sqlite: beside the program with three slashes, anywhere with four, or in ~
 postgresql://user@host/database   in PostgreSQL, as libpq reads it: several hosts, passwords from a file and so on; and
     ?schema=jobs                  in another schema than "mainspring"
     &connections=5                that each event loop may open, and again for ctx.transaction; one more listens
@@ -32,7 +32,7 @@ VARIABLE: Final = "MAINSPRING_URL"
 DEFAULT: Final = "sqlite:///mainspring.db"
 
 _SUPPORTED: Final = (
-    'supported are "sqlite:///jobs.db", "postgresql://user@host/database", "sidecar:///folder" and "memory://"'
+    'supported are "sqlite:///jobs.db", "postgresql://user@host/database", "sidecar:///data" and "memory://"'
 )
 _POSTGRES: Final = frozenset({"schema", "connections", "timeout", "patience", "listen"})
 """Options of ours; all others are libpq's."""
@@ -105,14 +105,17 @@ def _sqlite(rest: str, subject: str) -> Source:
 
 
 def _sidecar(rest: str, subject: str) -> Source:
+    name = rest.lstrip("/")
     requirements = (
-        (rest.startswith("/") or not rest, f'two slashes begin a host; write "sidecar:///{rest}"'),
-        (bool(rest.strip("/.")), 'it names no folder; write "sidecar:///var/lib/shop", or "sidecar:///./data"'),
+        (
+            rest.startswith("/") or not name,
+            f'two slashes begin a host, and a folder has none; write "sidecar:///{name}", or four slashes for /{name}',
+        ),
+        (bool(name), 'it names no folder; write "sidecar:///data"'),
         ("?" not in rest, "it takes no options"),
     )
     DeclarationError.unless(subject, requirements)
-    inside = unquote(rest).lstrip("/")
-    folder = Path(inside if inside.startswith(("./", "~")) else f"/{inside}").expanduser().absolute()
+    folder = Path(unquote(rest.removeprefix("/"))).expanduser().absolute()
 
     def make(clock: Clock) -> Store:
         from mainspring.stores.sidecar import SidecarStore  # noqa: PLC0415 - as above

@@ -64,6 +64,7 @@ class Circuit(Struct, frozen=True, kw_only=True):
     term: int = 0
     revision: int = 0
     failures: int = 0
+    """In a row, up to now: those that opened it, and those of its probes since."""
     opened_at: datetime | None = None
     probe: Attempt | None = None
     forced: bool = False
@@ -81,8 +82,9 @@ class PhaseChange(Struct, frozen=True, kw_only=True):
     job: JobId | None = None
     """Whose end, or whose beginning as the probe, brought it about."""
     by: str = ""
+    """Who forced or reset it; nobody, if it moved by itself."""
     reason: str = ""
-    """By whom it was forced or reset, and why; nobody, if it moved by itself."""
+    """Why: an operator's words, or the error that opened it."""
 
 
 class Pass(Struct, frozen=True, kw_only=True):
@@ -146,7 +148,7 @@ def admit(rule: Breaker, circuit: Circuit, attempt: Attempt, now: datetime) -> P
         case Phase.CLOSED:
             return Pass(circuit=circuit)
         case Phase.OPEN:
-            return Pass(circuit=replace(_enter(circuit, Phase.HALF_OPEN), probe=attempt))
+            return Pass(circuit=replace(_enter(circuit, Phase.HALF_OPEN), probe=attempt, failures=circuit.failures))
         case Phase.HALF_OPEN:
             return Pass(circuit=replace(circuit, probe=attempt, revision=circuit.revision + 1))
         case _:
@@ -216,7 +218,7 @@ def _judge(circuit: Circuit, verdict: Verdict, now: datetime) -> Circuit:
 
 
 def _open(circuit: Circuit, now: datetime) -> Circuit:
-    return replace(_enter(circuit, Phase.OPEN), opened_at=now)
+    return replace(_enter(circuit, Phase.OPEN), opened_at=now, failures=circuit.failures + 1)
 
 
 def _enter(circuit: Circuit, phase: Phase) -> Circuit:

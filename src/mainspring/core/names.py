@@ -38,6 +38,11 @@ class Name:
             )
         return cls(namespace, local)
 
+    @property
+    def dotted(self) -> str:
+        """As others print it. Either part may have dots of its own, so it is compared with others, and never taken apart."""
+        return f"{self.namespace}.{self.local}" if self.namespace else self.local
+
     def __str__(self) -> str:
         return f"{self.namespace}:{self.local}" if self.namespace else self.local
 

@@ -79,7 +79,7 @@ class Snoozed(Struct, frozen=True, kw_only=True):
 
 
 class Deferred(Struct, frozen=True, kw_only=True):
-    """The handler was never called: its host or its breaker said not now."""
+    """The handler got no further than to a host that is not there: it has shown nothing, and keeps its losses."""
 
     delay: timedelta
     reason: str = ""
@@ -118,6 +118,8 @@ def outcome_of(raised: BaseException, error: AttemptError, retry: Retry) -> Outc
     snoozes = [member for member in members if isinstance(member, Snooze)]
     if len(snoozes) == len(members):
         longest = max(snoozes, key=lambda snooze: snooze.delay)
+        if all(isinstance(snooze, HostNotReady) for snooze in snoozes):
+            return Deferred(delay=longest.delay, reason=str(longest.reason))
         return Snoozed(delay=longest.delay, reason=str(longest.reason))
     if not all(isinstance(member, RetryIn | Snooze) or _worth_it(member, retry) for member in members):
         return Raised(error=error, retryable=False)

@@ -6,6 +6,7 @@ known what became of it). `steps` says how it goes on.
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -72,6 +73,10 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     def counts_from_the_end(self) -> bool:
         """Whether the next slot is known only when the run before it has ended."""
         return isinstance(self.rule, Every) and self.rule.after_end
+
+
+CANCELLED: Final = "cancelled"
+"""Who has paused a schedule for good that is declared in code: removed, it would be declared again."""
 
 
 class Paused(Struct, frozen=True, kw_only=True):
@@ -169,6 +174,11 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.paused or (self.waits and self.plan.counts_from_the_end):
             return None
         return slot_after(self, self.cursor)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was cancelled: it is kept for its name only, and nobody should count on it."""
+        return self.paused is not None and self.paused.by == CANCELLED
 
     @property
     def is_over(self) -> bool:

@@ -18,6 +18,7 @@ from mainspring.core.missed import MOMENT, Owed, Reason, Span, owed, span
 from mainspring.core.names import Name
 from mainspring.core.rules import Every, same_rule
 from mainspring.core.schedule import (
+    CANCELLED,
     Decision,
     Origin,
     Overlap,
@@ -111,6 +112,14 @@ def pause(schedule: Schedule, now: datetime, *, by: str = "", reason: str = "") 
     if schedule.paused:
         raise ScheduleError(f"schedule {schedule.name}", "it is paused already")
     paused = Paused(at=now, by=by, reason=reason)
+    return Decision(before=schedule, after=_revised(replace(schedule, paused=paused, next_at=None)))
+
+
+def cancel(schedule: Schedule, now: datetime) -> Decision:
+    """Take a schedule away: one that code declares, and would declare again, stands still for good instead."""
+    if schedule.owner is None:
+        return remove(schedule)
+    paused = Paused(at=now, by=CANCELLED, reason="it was cancelled")  # whoever has paused it before
     return Decision(before=schedule, after=_revised(replace(schedule, paused=paused, next_at=None)))
 
 

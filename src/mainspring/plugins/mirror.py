@@ -1,9 +1,9 @@
 """Copies of the state of schedules in a graph: one node `(:_BackgroundJob {qname, …})` for each schedule of the store.
 
 The store is the truth, and the copy is best effort: nothing waits for it. A pass reads all schedules, page by page, and
-writes what is not as it was written last, many in one statement; then it deletes what is gone. Whatever goes wrong,
-the pass raises, is tried again later, and begins anew with what the graph really holds. So the next pass that works
-brings everything level.
+writes what is not as it was written last, many in one statement; then it deletes what is gone or was cancelled.
+Whatever goes wrong, the pass raises, is tried again later, and begins anew with what the graph really holds. So the
+next pass that works brings everything level.
 
 The text of a statement is always one of the constants below. Whatever comes from outside is a parameter.
 """
@@ -155,14 +155,15 @@ class Mirror:
         seen: set[str] = set()
         page = await store.list_schedules(limit=PAGE)
         while True:
-            seen.update(str(look.schedule.name) for look in page.looks)
+            looks = [look for look in page.looks if not look.schedule.is_cancelled]  # the others are to be deleted
+            seen.update(str(look.schedule.name) for look in looks)
             seen.update(page.unreadable)
-            await self._write(await self._news(store, page))
+            await self._write(await self._news(store, looks, page))
             if page.after is None:
                 break
             page = await store.list_schedules(limit=PAGE, after=page.after)
-        await self._look_again(store)
         await self._delete(self._copies.keys() - seen)
+        await self._look_again(store)
         self._is_level = True
 
     def _watch(self, store: Store) -> None:
@@ -178,13 +179,13 @@ class Mirror:
             self._copies |= dict.fromkeys(names, Copy())
             after = names[-1]
 
-    async def _news(self, store: Store, page: SchedulePage) -> dict[str, Copy]:
-        """Make rows of those on a page that are not as they were written."""
+    async def _news(self, store: Store, looks: Iterable[Look], page: SchedulePage) -> dict[str, Copy]:
+        """Make rows of those on a page that are not as they were written; `looks` are those that are to be shown."""
         copies = {
             qname: Copy(unreadable(qname, problem, page.now), read_at=self._now)
             for qname, problem in page.unreadable.items()
         }
-        for look in page.looks:
+        for look in looks:
             copy = self._copies.get(str(look.schedule.name))
             if not copy or copy.row is None or (copy.revision, copy.open) != (look.schedule.revision, look.open):
                 copies[str(look.schedule.name)] = await self._copy(store, look)
@@ -199,7 +200,8 @@ class Mirror:
         names = heapq.nsmallest(AGAIN, due, key=lambda qname: self._copies[qname].read_at)
         if names:
             looked = await store.look([Name.parse(qname) for qname in names])
-            await self._write({str(look.schedule.name): await self._copy(store, look) for look in looked.looks})
+            looks = [look for look in looked.looks if not look.schedule.is_cancelled]
+            await self._write({str(look.schedule.name): await self._copy(store, look) for look in looks})
 
     async def _copy(self, store: Store, look: Look) -> Copy:
         read_at = self._now

@@ -45,6 +45,7 @@ class Status(StrEnum):
     """How a schedule stands, in one word: the first of these that fits."""
 
     UNREADABLE = "unreadable"  # this program cannot understand it; `last_error` says why
+    CANCELLED = "cancelled"  # it is kept for its name only: a list says so, and a graph does not show it
     PAUSED = "paused"  # it makes no jobs until it is resumed
     OPEN = "open"  # a run of it has not ended: its job waits or runs
     FAILED = "failed"  # the last run that ended has failed
@@ -87,6 +88,8 @@ def unreadable(qname: str, problem: str, now: datetime) -> Row:
 def status_of(look: Look, ended: Run | None) -> str:
     """Say how a schedule stands; `ended` is the newest run that has."""
     schedule = look.schedule
+    if schedule.is_cancelled:
+        return Status.CANCELLED.value
     if schedule.paused:
         return Status.PAUSED.value
     if look.open:

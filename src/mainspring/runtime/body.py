@@ -11,7 +11,7 @@ from mainspring.core.names import Name
 from mainspring.core.schedule import Run
 from mainspring.duration import seconds
 from mainspring.runtime.attempt import Attempt
-from mainspring.runtime.call import CallFacts
+from mainspring.runtime.call import CallFacts, program_acts
 from mainspring.runtime.context import Context
 from mainspring.runtime.definition import ExecutorKind, Finish
 from mainspring.runtime.events import Events, log
@@ -72,6 +72,8 @@ class Body:
         heart: Next = partial(executor.call, definition, facts, context)
         if definition.finish:
             heart = partial(self._finished, attempt, definition.finish, facts, heart)
+        if self._middleware:
+            heart = partial(_inside, heart)
         try:
             value = await onion(self._middleware, context, heart)()
             await own_end.confirm()
@@ -117,3 +119,12 @@ class Body:
         """Let go of threads and process slots; who has not ended by now is given up."""
         for executor in self._executors.values():
             await executor.close()
+
+
+async def _inside(heart: Next) -> object:
+    """Let the function act for itself, and the middleware around it for the program, which it is a part of."""
+    program_acts.set(False)
+    try:
+        return await heart()
+    finally:
+        program_acts.set(True)

@@ -118,9 +118,14 @@ own, and threads and slots run each call in a copy.
 current_service: Final[ContextVar[Name | None]] = ContextVar("current_service", default=None)
 """The service that the running code belongs to."""
 
+program_acts: Final[ContextVar[bool]] = ContextVar("program_acts", default=False)
+"""Whether the running code is the program's own although a plugin's job or service has it run."""
+
 
 def acting_namespace() -> str:
     """Name the plugin whose job or service runs here; empty for the program's own, and for all that is neither."""
+    if program_acts.get():
+        return ""
     service = current_service.get()
     if service is not None:
         return service.namespace

@@ -108,6 +108,10 @@ class Registry:
 
     _tasks: dict[Name, Definition] = field(default_factory=dict)
     _aliases: dict[Name, Definition] = field(default_factory=dict)
+    _changed: object = None
+    """Another one after each change."""
+    _names: tuple[object, frozenset[Name]] = (None, frozenset())
+    """And after which change that was. Each claim asks for them: made anew, 3,000 names take 4 ms."""
 
     def add(self, *definitions: Definition) -> None:
         """Register all of them or, if a name is taken, none. Whoever looks meanwhile sees all or none, too."""
@@ -120,12 +124,14 @@ class Registry:
             tasks[definition.name] = definition
             aliases.update((alias, definition) for alias in definition.aliases)
         self._tasks, self._aliases = tasks, aliases
+        self._changed = object()
 
     def remove(self, *definitions: Definition) -> None:
         """Forget them, all at once."""
         gone = {id(definition) for definition in definitions}
         self._tasks = {name: one for name, one in self._tasks.items() if id(one) not in gone}
         self._aliases = {name: one for name, one in self._aliases.items() if id(one) not in gone}
+        self._changed = object()
 
     def find(self, name: Name) -> Definition:
         found = self._tasks.get(name) or self._aliases.get(name)
@@ -137,7 +143,11 @@ class Registry:
     @property
     def names(self) -> frozenset[Name]:
         """Every name and alias under which a job may ask for a task of this app."""
-        return frozenset((*self._tasks, *self._aliases))
+        changed, (as_of, names) = self._changed, self._names
+        if as_of is not changed:
+            names = frozenset((*self._tasks, *self._aliases))
+            self._names = (changed, names)  # what changed meanwhile has them made again
+        return names
 
     def __iter__(self) -> Iterator[Definition]:
         return iter(self._tasks.values())

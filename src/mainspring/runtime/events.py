@@ -93,7 +93,8 @@ class Events:
         """Tell that a breaker has changed its phase, after that was committed."""
         self.count(f"breakers_{change.target}")
         if change.target is Phase.OPEN:
-            log.error("the breaker of %s is open: its jobs wait (job %s was the last to fail)", change.task, change.job)
+            last = f"job {change.job} was the last to fail" + (f": {change.reason}" if change.reason else "")
+            log.error("the breaker of %s is open: its jobs wait (%s)", change.task, last)
         elif change.target is Phase.HALF_OPEN:
             log.info("the breaker of %s is half open: job %s is the probe", change.task, change.job)
         else:

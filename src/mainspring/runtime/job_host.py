@@ -46,7 +46,7 @@ class JobHost:
 
     def must_be_allowed_to_write(self) -> None:
         """Raise `CapabilityError` if it is a plugin's job, and that was not granted `HostWrite`."""
-        self._host.may_write(self.namespace)
+        self._host.permission.use_host(WRITE, self.namespace)
 
     async def compact_storage(self) -> None:
         """Have the program compact its storage; `CompactionFailed` if it could not."""
@@ -79,7 +79,7 @@ class JobHost:
         """Return what the program provides under a type. Once the attempt is to stop it gives out nothing."""
         self._must_go_on()
         try:
-            return self._host.get(kind)
+            return self._host.look_up(kind, self.namespace)
         except HostMissing as missing:
             self._snooze(missing)
 
@@ -145,6 +145,7 @@ class JobHost:
         return LeaseLost(str(job), lease)
 
     def _snooze(self, missing: HostMissing) -> NoReturn:
+        self._host.tell_missing(missing)
         job = self._attempt.delivery.claim.job
         given_back = min(job.lease - job.attempt, 10)  # the leases that were no attempts
         delay = min(LATER, SOON * 2 ** max(0, given_back))

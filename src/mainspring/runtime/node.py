@@ -93,7 +93,7 @@ class Node:
             me=lambda: self._membership,
             planned=planned or Planned(),
             services={} if services is None else services,  # the app's own, which may grow
-            host=host or Host(lambda _: None),
+            host=host or Host(),
         )
         self._orders = self._parts.orders(self)
         self._joined = Stop()

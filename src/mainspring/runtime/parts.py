@@ -15,6 +15,7 @@ from mainspring.core.schedule import Plan
 from mainspring.duration import duration, seconds
 from mainspring.runtime.body import Body
 from mainspring.runtime.claimer import Claimer
+from mainspring.runtime.declaring import declare as declare_schedules
 from mainspring.runtime.definition import ExecutorKind, QueueSettings, Registry, gate_of
 from mainspring.runtime.events import Events
 from mainspring.runtime.host import Host
@@ -22,7 +23,6 @@ from mainspring.runtime.keeper import Ears, Keeper, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.orders import Obeys, Orders
 from mainspring.runtime.planned import Planned, pause_gone
-from mainspring.runtime.planned import declare as declare_schedules
 from mainspring.runtime.process import this_process
 from mainspring.runtime.pruner import Pruner
 from mainspring.runtime.reaper import Reaper

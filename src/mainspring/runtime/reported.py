@@ -8,7 +8,7 @@ Anything else that it returns is its result, and as good as `Done()`.
 """
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from msgspec import Struct
@@ -23,11 +23,9 @@ from mainspring.ids import heir
 from mainspring.runtime.call import CallFacts
 from mainspring.runtime.events import log
 from mainspring.runtime.firing import move_of
+from mainspring.runtime.planned import TRIES
 from mainspring.stores.port import Store
 from mainspring.stores.records import RunFilter
-
-TRIES: Final = 50
-"""How often a step is decided again that others were faster with."""
 
 
 class Done(Struct, frozen=True, tag="done"):
@@ -64,6 +62,11 @@ async def finish(own: Name, store: Store, facts: CallFacts, value: object) -> ob
         case DoneAndReschedule(delay=delay):
             schedule = Name.parse(facts.slot.schedule) if facts.slot else own
             await reschedule(store, schedule, facts, duration(delay))
+        case type() if issubclass(value, JobOutcome):
+            dots = "" if value is Done else "…"
+            raise Fail(
+                f"it returned the class {value.__name__}; write `return {value.__name__}({dots})`, with parentheses"
+            )
         case _:
             pass
     return value

@@ -10,10 +10,13 @@ from msgspec.structs import replace
 from mainspring.core import breaker
 from mainspring.core.breaker import Attempt, Breaker, Circuit, Pass, Phase, PhaseChange
 from mainspring.core.names import Name
+from mainspring.core.outcome import Raised
 from mainspring.stores.records import BreakerView, Settlement
 
 CHANGES_KEPT: Final = 100
 """Of each task. Every change begins a term, so the last ones are those of the last terms."""
+WORDS_KEPT: Final = 200
+"""Of the error that opened it: what a line has room for."""
 UNDECLARED: Final = "its rule was taken out of the code"
 
 
@@ -60,7 +63,10 @@ def admitted(kept: Kept, attempt: Attempt, now: datetime) -> Step | None:
     if kept.rule is None:
         return Step(kept)
     answer = breaker.admit(kept.rule, kept.circuit, attempt, now)
-    return _moved(kept, answer.circuit, now, attempt=attempt) if isinstance(answer, Pass) else None
+    if not isinstance(answer, Pass):
+        return None
+    moved, change = _moved(kept, answer.circuit, now, attempt=attempt)
+    return Step(replace(moved, reason=kept.reason) if change else moved, change)  # half open for what it was open for
 
 
 def recorded(kept: Kept, settlement: Settlement, now: datetime) -> Step:
@@ -72,15 +78,23 @@ def recorded(kept: Kept, settlement: Settlement, now: datetime) -> Step:
     if settlement.term is None and verdict is breaker.Verdict.GOOD:
         return Step(kept)  # successes are written in one go, and only those with a term are held against their breakers
     circuit = breaker.record(kept.rule, kept.circuit, attempt, term=settlement.term, verdict=verdict, now=now)
-    return Step(kept) if circuit is kept.circuit else _moved(kept, circuit, now, attempt=attempt)
+    if circuit is kept.circuit:
+        return Step(kept)
+    reason = _words(change.outcome) if circuit.phase is Phase.OPEN else ""
+    return _moved(kept, circuit, now, attempt=attempt, reason=reason)
 
 
 def operated(
     kept: Kept | None, phase: Phase | None, now: datetime, *, term: int | None, by: str, reason: str
 ) -> Step | None:
-    """Force a breaker into a phase, or reset it without one; None: it is not there, or in another term."""
+    """Force a breaker into a phase, or reset it without one.
+
+    None: it is not there, or in another term, or stands so by somebody's word already and there is no other reason.
+    """
     if kept is None or kept.rule is None or term not in {None, kept.circuit.term}:
         return None
+    if kept.circuit.forced and kept.circuit.phase is phase and reason in {"", kept.reason}:
+        return None  # else whoever says it once more would take away who it was, since when, and why
     circuit = breaker.reset(kept.circuit) if phase is None else breaker.force(kept.circuit, phase, now)
     return _moved(kept, circuit, now, by=by, reason=reason)
 
@@ -109,6 +123,15 @@ def is_loud(breakers: Mapping[Name, Kept], settlements: Iterable[Settlement], no
         if kept is not None and recorded(kept, settlement, now).kept is not kept:
             return True
     return False
+
+
+def _words(outcome: object) -> str:
+    """Say in one line what was raised, in characters that every store can keep."""
+    if not isinstance(outcome, Raised):
+        return ""
+    said = " ".join(f"{outcome.error.type}: {outcome.error.message}"[: 4 * WORDS_KEPT].split()).rstrip(": ")
+    plain = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in said)
+    return plain if len(plain) <= WORDS_KEPT else f"{plain[: WORDS_KEPT - 1]}…"
 
 
 def _moved(

@@ -181,7 +181,10 @@ class Schedules(Protocol):
         ...
 
     async def look(self, names: Sequence[Name]) -> Looked:
-        """Look at schedules by their names; those that are not there are left out."""
+        """Look at schedules by their names; those that are not there are left out.
+
+        1. Of those that are not there, `former` has each of which runs are kept, with the last slot that has a job.
+        """
         ...
 
     async def move(self, moves: Sequence[Move]) -> tuple[bool, ...]:
@@ -235,6 +238,7 @@ class Breakers(Protocol):
         """Open or close a breaker by an operator's word (`breaker.force`); it stays so until it is reset.
 
         1. None, and nothing is written, if the task has no breaker, or if it is not in this `term` any more.
+        2. None, and nothing is written, if it is forced into that phase already and no other reason is given.
         """
         ...
 

@@ -335,6 +335,14 @@ class Look(Struct, frozen=True, kw_only=True):
     """Jobs of its runs that wait or run, newest first, ten at most."""
 
 
+class Former(Struct, frozen=True, kw_only=True):
+    """A name under which no schedule is kept any more, or not yet again, but runs of one are."""
+
+    name: str
+    last_slot: datetime | None = None
+    """The last slot that has a job; None: none of them has."""
+
+
 class Looked(Struct, frozen=True, kw_only=True):
     """An answer about schedules."""
 
@@ -344,6 +352,8 @@ class Looked(Struct, frozen=True, kw_only=True):
     next_at: datetime | None = None
     """When the first schedule comes up that is not among them; None: none will by itself."""
     unread: tuple[Unread, ...] = ()
+    former: tuple[Former, ...] = ()
+    """Of the names that were asked for and are not there, those that have runs."""
 
     @property
     def unreadable(self) -> Mapping[str, str]:
@@ -470,8 +480,9 @@ class BreakerView(Struct, frozen=True, kw_only=True):
     since: datetime
     """When it entered its phase, or was declared."""
     by: str = ""
+    """Who forced or reset it; nobody, if it came to its phase by itself."""
     reason: str = ""
-    """Who forced or reset it, and why; nobody, if it came to its phase by itself."""
+    """Why: an operator's words, or the error that opened it."""
 
 
 class BreakerPage(Struct, frozen=True, kw_only=True):

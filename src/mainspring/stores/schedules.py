@@ -57,7 +57,7 @@ def read_schedule(
     """Read a schedule. What cannot be understood here, as by a zone that is not known, raises `ScheduleError`."""
     try:
         kept = _decode(record)
-    except msgspec.DecodeError as error:  # also for a rule that raised, which knows best what is wrong
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # also for a rule that raised, which knows best why
         raise ScheduleError(f"schedule {name}", str(error.__cause__ or error)) from error
     return replace(kept, revision=revision, next_at=next_at, waits=waits, last_end=last_end)
 

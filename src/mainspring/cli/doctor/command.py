@@ -18,12 +18,12 @@ from mainspring.cli.doctor.life import FILE, ONE_PROCESS, SERVER, Bell, life
 from mainspring.cli.doctor.place import place
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import SqliteFile, app_of, app_option, as_json, file_of, server_of, source_of_app, url_option
+from mainspring.cli.sidecar import sidecar_of
 from mainspring.cli.table import styled
 from mainspring.errors import DeclarationError, SchemaError, StoreError
 from mainspring.stores.port import Store
-from mainspring.stores.sidecar import SidecarStore
 
-NEEDED: Final = frozenset({"server", "schema", "role"})
+NEEDED: Final = frozenset({"server", "schema", "role", "document"})
 """Subjects without which a store cannot be opened."""
 
 
@@ -89,10 +89,24 @@ async def _of_store(app: Mainspring, store: Store) -> AsyncGenerator[Finding, No
         async with app, aclosing(life(app.store, lambda: source.make(app.clock), _bell_of(store))) as found:
             async for finding in found:
                 yield finding
+            if sidecar := sidecar_of(app.store):
+                from mainspring.cli.doctor.sidecar import kept  # noqa: PLC0415 - as below
+
+                for finding in await kept(sidecar):
+                    yield finding
     except SchemaError as error:
         yield fail("schema", error.problem, "use the Mainspring that made these tables, or a newer one")
     except StoreError as error:
-        yield fail("store", error.problem, "see what holds it; every worker needs it")
+        yield _closed(store, error)
+
+
+def _closed(store: Store, error: StoreError) -> Finding:
+    if sidecar_of(store):
+        from mainspring.stores.sidecar.lock import IN_USE  # noqa: PLC0415 - as below
+
+        if error.problem.startswith(IN_USE):  # as it should be, while the program runs
+            return ok("store", f"{error.problem.partition(',')[0]}; what goes on in it can be seen when that has ended")
+    return fail("store", error.problem, "see what holds it; every worker needs it")
 
 
 async def _before_opening(store: Store) -> AsyncIterator[Finding]:
@@ -100,6 +114,11 @@ async def _before_opening(store: Store) -> AsyncIterator[Finding]:
         for finding in _of_file(file):
             yield finding
         yield await tables(store)
+    if sidecar := sidecar_of(store):
+        from mainspring.cli.doctor.sidecar import examined as of_document  # noqa: PLC0415 - only those who have it
+
+        async for finding in of_document(sidecar):
+            yield finding
     if settings := server_of(store):
         from mainspring.cli.doctor.postgres import examined  # noqa: PLC0415 - needs asyncpg
 
@@ -114,7 +133,7 @@ def _of_file(file: SqliteFile) -> Iterator[Finding]:
 
 
 def _bell_of(store: Store) -> Bell:
-    if isinstance(store, SidecarStore):
+    if sidecar_of(store):
         return ONE_PROCESS
     settings = server_of(store)
     return FILE if settings is None else SERVER._replace(rings=settings.listen)

@@ -63,18 +63,19 @@ def _file(path: Path) -> Iterator[Finding]:
         yield fail("file", f"there is no file {path}", "run a worker, or `mainspring migrate`, to make it")
     elif not path.is_file():
         yield fail("file", f"{path} is no file", "correct the URL")
-    elif not _may(path, os.R_OK | os.W_OK):
+    elif not may(path, os.R_OK | os.W_OK):
         yield fail("file", f"{path} cannot be read and written by this user", "change its owner or its mode")
     else:
         yield ok("file", f"{path}, {size(path.stat().st_size)}")
         yield written(path, datetime.now(UTC))
-    if not _may(path.parent, os.W_OK | os.X_OK):
+    if not may(path.parent, os.W_OK | os.X_OK):
         yield fail("folder", f"this user cannot write in {path.parent}", "SQLite keeps its log beside the file")
     else:
         yield ok("folder", "can be written, as SQLite's log beside the file needs")
 
 
-def _may(path: Path, mode: int) -> bool:
+def may(path: Path, mode: int) -> bool:
+    """Say whether this user may do something with a file or folder."""
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 

@@ -5,7 +5,7 @@ A schedule is kept as the record that all stores keep, so that what another stor
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import nlargest
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mainspring.core.job import JobId
 from mainspring.core.schedule import Run, Schedule
 from mainspring.stores.memory.turns import Turns
-from mainspring.stores.records import Look
+from mainspring.stores.records import Former, Look
 from mainspring.stores.schedules import OPEN_SHOWN, End, read_schedule, schedule_bytes
 
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
@@ -116,6 +116,17 @@ class Runs:
         """List open runs of a schedule, the newest first, no more than are shown."""
         newest = nlargest(OPEN_SHOWN, self._open.get(schedule, ()), key=lambda id_: id_.int)
         return tuple(JobId(id_) for id_ in newest)
+
+    def former(self, schedules: Collection[str]) -> tuple[Former, ...]:
+        """Say which of these have runs, and the last slot of each that has a job."""
+        if not schedules:
+            return ()
+        found = {str(run.schedule) for run in self.by_id.values()}.intersection(schedules)
+        last: dict[str, datetime] = {}
+        for schedule, slot in self._slots:
+            if schedule in found:
+                last[schedule] = max(slot, last.get(schedule, slot))
+        return tuple(Former(name=name, last_slot=last.get(name)) for name in sorted(found))
 
     def prune(self, limit: int, now: datetime) -> int:
         """Forget runs that are past their time, at most so many; returns how many."""

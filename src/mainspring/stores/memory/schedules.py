@@ -30,8 +30,10 @@ class SchedulesRole(Guarded):
 
     async def look(self, names: Sequence[Name]) -> Looked:
         with self._locked() as now:
-            looks, unread = self._looks(self._tables.plans.kept.get(str(name)) for name in names)
-            return Looked(now=now, looks=looks, unread=unread)
+            plans = self._tables.plans
+            looks, unread = self._looks(plans.kept.get(str(name)) for name in names)
+            former = plans.runs.former({str(name) for name in names} - plans.kept.keys())
+            return Looked(now=now, looks=looks, unread=unread, former=former)
 
     async def move(self, moves: Sequence[Move]) -> tuple[bool, ...]:
         with self._locked() as now:

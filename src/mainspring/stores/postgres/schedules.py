@@ -12,11 +12,12 @@ from mainspring.stores.postgres.head import Head, Mark
 from mainspring.stores.postgres.rows import key_bytes
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
-from mainspring.stores.records import Look, Looked, SchedulePage, Unread
+from mainspring.stores.records import Former, Look, Looked, SchedulePage, Unread
 from mainspring.stores.schedules import OPEN_SHOWN, read_schedule
 
 _DUE: Final = statement("schedules_due")
 _LOOK: Final = statement("schedules_look")
+_FORMER: Final = statement("schedules_former")
 _PAGE: Final = statement("schedules_page")
 _PAGE_OF_OWNER: Final = statement("schedules_page_of_owner")
 AGAIN: Final = timedelta(seconds=1)
@@ -71,11 +72,14 @@ def _turn(row: Row) -> tuple[bool, datetime, str]:
 
 
 def look(at: datetime | None, names: Sequence[Name]) -> Verb[Looked]:
-    """Look at schedules by name, in the order in which they are asked for. One statement."""
+    """Look at schedules by name, in the order in which they are asked for. One statement; a second for what is not there."""
     seen = _seen((yield Ask(_LOOK, (at, [str(name) for name in names], OPEN_SHOWN))))
     found = {one.schedule.name: one for one in seen.looks}
     looks = tuple(found[name] for name in names if name in found)
-    return Looked(now=seen.last[0], looks=looks, unread=tuple(seen.unread))
+    missing = {str(name) for name in names if name not in found} - {one.name for one in seen.unread}
+    rows = (yield Ask(_FORMER, (sorted(missing),))) if missing else []
+    former = tuple(Former(name=name, last_slot=slot) for name, slot in rows)
+    return Looked(now=seen.last[0], looks=looks, unread=tuple(seen.unread), former=former)
 
 
 def page(at: datetime | None, owner: str | None, limit: int, after: str | None) -> Verb[SchedulePage]:

@@ -77,13 +77,14 @@ class Adoption:
     def unread(self, tasks: Tasks | None, now: datetime) -> tuple[Unread, ...]:
         """List what is kept in the document and does nothing, with the reason."""
         judged = self._judged(tasks.adoptable() if tasks else {}, now)
-        return tuple(Unread(row.decode(), str(found)) for _, row, found in judged if not isinstance(found, Found))
+        left = sorted((number, row, found) for number, row, found in judged if isinstance(found, str))
+        return tuple(Unread(row.decode(errors="backslashreplace"), found) for _, row, found in left)
 
     def _judged(self, known: Mapping[Name, Adoptable], now: datetime) -> Iterator[tuple[int, bytes, "Found | str"]]:
         """Say of each row what it becomes, or why it stays. Of two rows of one name the later one counts."""
         by_print: defaultdict[str, dict[Name, Adoptable]] = defaultdict(dict)
         for name, one in known.items():
-            by_print[printed(name)][one.task] = one
+            by_print[name.dotted][one.task] = one
         taken = set(self._tables.plans.kept)
         for number, row in sorted(self._document.kept.items(), reverse=True):
             try:
@@ -100,11 +101,6 @@ class Found(NamedTuple):
 
     schedule: Schedule
     failures: int
-
-
-def printed(name: Name) -> str:
-    """Print a name as uni does."""
-    return f"{name.namespace}.{name.local}" if name.namespace else name.local
 
 
 def _found(row: Row, by_print: Mapping[str, dict[Name, Adoptable]], taken: set[str], now: datetime) -> Found:

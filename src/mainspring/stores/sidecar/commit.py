@@ -141,7 +141,11 @@ class Commit:
         """Do a verb in memory; False: it changed something that has to be written first."""
         request.do()
         if request.error is not None:
-            self._undo()
+            try:
+                self._undo()
+            except Exception as error:  # noqa: BLE001 -- the memory is neither here nor there, and nobody sees it again
+                self._broken = error
+                return True
         self._busy = self.tables.is_touched or self.document.is_changed
         return not self._busy
 
@@ -175,9 +179,7 @@ class Commit:
     def _serve_group(self, group: list[Request], *, is_last: bool = True) -> None:
         """Do what has not been done yet, and write what all of it has changed; others come near only after the last."""
         # Without the guard: while it is busy nobody else comes near the memory, and event loops wait for the guard.
-        for request in group:
-            if not request.done:
-                request.do()
+        self._do_all(group)
         text = self._followed()
         error = None if text is None else self._written(text)
         with self._guard:
@@ -192,6 +194,24 @@ class Commit:
             self._busy = not is_last or bool(self._waiting)
         if ring:
             self.ring()
+
+    def _do_all(self, group: list[Request]) -> None:
+        """Do what has not been done yet. Of a verb that raises nothing is left: the others are done again without it."""
+        while self._one_raises(group):
+            self._undo()
+            for request in group:
+                # What happened in this process alone has happened; and who raised is not asked again.
+                is_over = request.kind is Kind.PASSING or (request.kind is Kind.LASTING and request.error is not None)
+                request.done = request.done and is_over
+
+    def _one_raises(self, group: list[Request]) -> bool:
+        """Do one after the other, up to the first that raises and may have left something."""
+        for request in group:
+            if not request.done:
+                request.do()
+                if request.error is not None and request.kind is Kind.LASTING:
+                    return True
+        return False
 
     def _followed(self) -> bytes | None:
         """Put a new document together; None if it would be the same."""
@@ -216,15 +236,18 @@ class Commit:
         """Have nobody hurt by a neighbour whose change cannot be written down."""
         for request in group:
             if len(group) == 1:
-                _fail(request, StoreError(self.file.store, f"it cannot be written down: {error}"))
+                self._refuse(request, error)
             elif request.kind is not Kind.PASSING:  # those have been done, and stay
                 request.done = False
                 try:
                     self._serve_group([request], is_last=False)
                 except Unwritable as its_own:
-                    self._serve_one_by_one([request], its_own)
+                    self._refuse(request, its_own)
         with self._guard:
             self._busy = bool(self._waiting)
+
+    def _refuse(self, request: Request, error: "Unwritable") -> None:
+        _fail(request, StoreError(self.file.store, f"it cannot be written down: {error}"))
 
     def _undo(self) -> None:
         self.tables.undo()
@@ -253,7 +276,7 @@ class Commit:
 def _fail(request: Request, error: Exception) -> None:
     """Answer a request whose group came to nothing. What happened in this process alone has happened."""
     if request.kind is Kind.LASTING:
-        request.error = error
+        request.error = request.error or error
     elif request.kind is Kind.READ:
         request.do()
 

@@ -60,6 +60,7 @@ class Document:
         """As it was read: earlier runs of a schedule are neither in it nor in memory."""
         self._horizons: dict[str, datetime] = {}
         self._undo: list[Callable[[], object]] = []
+        self._is_ours = False
 
     @property
     def is_changed(self) -> bool:
@@ -74,9 +75,15 @@ class Document:
         """What is kept as it is, by a number of ours."""
         return {number: entry for number, entry in self._sections["kept"].items() if isinstance(number, int)}
 
+    def begin(self) -> None:
+        """Have a document written even if nothing changes, unless the one that was read is ours."""
+        if not self._is_ours:
+            self._undo.append(lambda: None)
+
     def load(self, content: Content, now: datetime) -> None:
         """Take over a document that was read, and fill the tables from it."""
         tables = self._tables
+        self._is_ours = bool(content.version)
         self._horizons = {one.name: one.known_since for one in content.horizons}
         self.known_since = dict(self._horizons)
         for schedule in content.schedules:

@@ -1,12 +1,15 @@
 """The file that the document is in: read whole, and replaced whole or not at all.
 
 What is new is written beside it, brought to the disk, and put in its place by a rename, which is brought to the disk
-too. So there is always one whole document under the name: the one before, or the new one. Every system call goes
+too. So there is always one whole document under the name: the one before, or the new one. It has the mode of the one
+before, and its owner where that is allowed; a link stays a link, and what it leads to is replaced. Every step goes
 through `Files`, which tests replace to fail, or to end, at any of them.
 """
 
 import os
+import stat
 from contextlib import suppress
+from errno import EACCES
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,6 +17,9 @@ FOLDER: Final = "_system"
 NAME: Final = "background_jobs.json"
 
 _MODE: Final = 0o644
+_OURS_ALONE: Final = 0o600
+_OF_GROUP: Final = 0o070
+_WRITABLE: Final = 0o222
 
 
 class Files(Protocol):
@@ -21,9 +27,13 @@ class Files(Protocol):
 
     def make_folder(self, path: Path) -> None: ...
 
+    def may_write(self, path: Path) -> bool: ...
+
     def read(self, path: Path) -> bytes: ...
 
-    def create(self, path: Path) -> int: ...
+    def create(self, path: Path, like: Path) -> int:
+        """Make a file, empty, with mode and owner of another one if that is there."""
+        ...
 
     def write(self, file: int, data: bytes | memoryview) -> int: ...
 
@@ -44,11 +54,25 @@ class SystemFiles:
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
 
+    def may_write(self, path: Path) -> bool:
+        """Say whether a file may be written to, if there is one. For root, the mode is a word of its owner's all the same."""
+        try:
+            is_closed = not path.stat().st_mode & _WRITABLE
+        except FileNotFoundError:
+            return True
+        return not is_closed and os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
 
-    def create(self, path: Path) -> int:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
+    def create(self, path: Path, like: Path) -> int:
+        path.unlink(missing_ok=True)  # of somebody who was killed, and who may have been another user
+        before = like.stat() if like.exists() else None
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        file = os.open(path, flags, _MODE if before is None else _OURS_ALONE)
+        if before:
+            _make_like(file, before)
+        return file
 
     def write(self, file: int, data: bytes | memoryview) -> int:
         return os.write(file, data)
@@ -73,13 +97,29 @@ class SystemFiles:
         path.unlink(missing_ok=True)
 
 
+def _make_like(file: int, before: os.stat_result) -> None:
+    """Give a file the owner and mode of another, as far as this user may. Nobody gets to read what was closed to them."""
+    mode = stat.S_IMODE(before.st_mode)
+    now = os.fstat(file)
+    with suppress(OSError):
+        if now.st_uid != before.st_uid:  # which is for root alone
+            os.fchown(file, before.st_uid, -1)
+    try:
+        if now.st_gid != before.st_gid:
+            os.fchown(file, -1, before.st_gid)
+    except OSError:
+        mode &= ~_OF_GROUP  # it would be another group's
+    with suppress(OSError):  # some file systems have no modes
+        os.fchmod(file, mode)
+
+
 class DocumentFile:
     """One document under one name."""
 
     def __init__(self, folder: Path, files: Files) -> None:
         self.path: Final = folder / FOLDER / NAME
-        self._folder = self.path.parent
-        self._new = self.path.with_name(f"{NAME}.tmp")
+        self.real: Path = self.path
+        """Where it is, if the name or a folder is a link."""
         self._files = files
         self._before = b""
 
@@ -88,20 +128,35 @@ class DocumentFile:
         """What errors call it."""
         return f"sidecar {self.path}"
 
+    @property
+    def _new(self) -> Path:
+        return self.real.with_name(f"{self.real.name}.tmp")
+
     def make_folder(self) -> None:
-        self._files.make_folder(self._folder)
+        """Make the folder, and find out where a link leads: until it is opened again, that is the place."""
+        self._files.make_folder(self.path.parent)
+        self.real = Path(os.path.realpath(self.path))
 
     def try_out(self) -> None:
-        """See that a file can be made there: who opens the store learns of it, and not the first slot."""
-        self._files.close(self._files.create(self._new))
+        """See that a file can be made there: who opens the store learns of it, and not the first slot.
+
+        It would take the place of one that is read-only, which somebody has made so on purpose.
+        """
+        if not self._files.may_write(self.real):
+            raise PermissionError(EACCES, "it is read-only", str(self.real))
+        self._files.close(self._files.create(self._new, self.real))
         self._files.remove(self._new)
 
-    def read(self) -> bytes:
-        """Read what is there: nothing, if there is no file."""
+    def peek(self) -> bytes | None:
+        """Read what is there at the moment; None: no file."""
         try:
-            self._before = self._files.read(self.path)
+            return self._files.read(self.path)
         except FileNotFoundError:
-            self._before = b""
+            return None
+
+    def read(self) -> bytes:
+        """Read what is there, and what is to be put back if the next one cannot be written."""
+        self._before = self.peek() or b""
         return self._before
 
     def replace(self, document: bytes) -> None:
@@ -109,9 +164,9 @@ class DocumentFile:
         placed = False
         try:
             self._write(document)
-            self._files.rename(self._new, self.path)
+            self._files.rename(self._new, self.real)
             placed = True
-            self._files.sync_folder(self._folder)
+            self._files.sync_folder(self.real.parent)
         except OSError:
             with suppress(OSError):  # the error that is told is the first one
                 self._take_back(placed=placed)
@@ -119,7 +174,7 @@ class DocumentFile:
         self._before = document
 
     def _write(self, document: bytes) -> None:
-        file = self._files.create(self._new)
+        file = self._files.create(self._new, self.real)
         try:
             rest = memoryview(document)
             while rest:
@@ -132,7 +187,7 @@ class DocumentFile:
         """Leave nothing behind: it may be the room that is missing. What the name leads to by now is put right."""
         if placed:
             self._write(self._before)
-            self._files.rename(self._new, self.path)
-            self._files.sync_folder(self._folder)
+            self._files.rename(self._new, self.real)
+            self._files.sync_folder(self.real.parent)
         else:
             self._files.remove(self._new)

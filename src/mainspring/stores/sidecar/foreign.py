@@ -95,7 +95,7 @@ def read(row: bytes) -> Row:
         if found.consecutive_failures < 0:
             raise NotUnderstood("it has failed fewer times than never")
         _ = found.rule(_EPOCH), found.next_fire
-    except (msgspec.DecodeError, MainspringError, OverflowError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, MainspringError, OverflowError, RecursionError) as error:
         raise NotUnderstood(str(error)) from error
     return found
 

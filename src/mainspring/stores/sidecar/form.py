@@ -10,6 +10,7 @@ all that it takes to make them again. `kept` is what was found here and could no
 """
 
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -29,7 +30,19 @@ VERSION: Final = 1
 CHANGES_KEPT: Final = 10
 """Of the changes of a breaker's phase, so many are in the document, the newest."""
 
+_DO: Final = "put a copy of it back, or move it away to begin with nothing"
+
 SECTIONS: Final = ("schedules", "runs", "jobs", "queues", "keys", "breakers", "horizons", "kept")
+
+
+class Standing(StrEnum):
+    """What there is in the place of a document."""
+
+    MISSING = "missing"
+    EMPTY = "empty"
+    FOREIGN = "foreign"  # uni's, which is read as it is
+    STRANGE = "strange"  # a list of which nothing can be a row; all of it would be kept
+    OURS = "ours"
 
 
 class ScheduleEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -156,7 +169,8 @@ class HorizonEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Content(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A document, read."""
 
-    version: int = VERSION
+    version: int = 0
+    """0: there was none of ours."""
     written_by: str = ""
     schedules: list[ScheduleEntry] = []
     runs: list[RunEntry] = []
@@ -167,6 +181,8 @@ class Content(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     horizons: list[HorizonEntry] = []
     kept: list[Raw] = []
 
+
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 encode: Final = msgspec.json.Encoder().encode
 _decode_ours: Final = msgspec.json.Decoder(Content).decode
@@ -180,6 +196,17 @@ def version_of(store: str, data: bytes) -> int:
     return _version(store, data) or 0 if data else 0
 
 
+def standing_of(store: str, data: bytes) -> Standing:
+    """Say what a document is, of which there is one; what cannot be read raises `SchemaError`."""
+    if not data:
+        return Standing.EMPTY
+    content = read(store, data)
+    if content.version:
+        return Standing.OURS
+    rows = [bytes(row).lstrip()[:1] for row in content.kept]
+    return Standing.FOREIGN if not rows or b"{" in rows else Standing.STRANGE
+
+
 def read(store: str, data: bytes) -> Content:
     """Read a document, ours or one of uni's. What is neither raises `SchemaError`."""
     if not data:
@@ -191,21 +218,33 @@ def read(store: str, data: bytes) -> Content:
         if version is None:
             return Content(kept=_rows(data))
         content = _decode_ours(data)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise SchemaError(store, f"it cannot be read, and was left as it is: {error}") from error
+    except _UNREADABLE as error:
+        raise SchemaError(store, f"it cannot be read, and was left as it is: {error}; {_DO}") from error
     if problem := _problem(content):
-        raise SchemaError(store, f"it does not fit together, and was left as it is: {problem}")
+        raise misfit(store, problem)
     return content
+
+
+def misfit(store: str, problem: str) -> SchemaError:
+    """Say that a document is one of ours and cannot be one that we have written."""
+    return SchemaError(store, f"it does not fit together, and was left as it is: {problem}; {_DO}")
 
 
 def written(sections: dict[str, list[bytes]], written_by: str) -> bytes:
     """Put a document together."""
+    # The same stands between entries as between sections: so all of it, which may be megabytes, is copied once.
     parts = [b'{\n"version": %d,\n"written_by": %s' % (VERSION, encode(written_by))]
     for section in SECTIONS:
         entries = sections.get(section)
-        lines = b"[\n%s\n]" % b",\n".join(entries) if entries else b"[]"
-        parts.append(b'"%s": %s' % (section.encode(), lines))
-    return b",\n".join(parts) + b"\n}\n"
+        if not entries:
+            parts.append(b'"%s": []' % section.encode())
+            continue
+        first = len(parts)
+        parts += entries
+        parts[first] = b'"%s": [\n%s' % (section.encode(), parts[first])
+        parts[-1] += b"\n]"
+    parts[-1] += b"\n}\n"
+    return b",\n".join(parts)
 
 
 def entry(value: Struct) -> bytes:
@@ -236,12 +275,13 @@ def _version(store: str, data: bytes) -> int | None:
             return None
         parts = _decode_parts(data)
         version = _decode_version(parts["version"]) if "version" in parts else None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise SchemaError(store, f"it cannot be read, and was left as it is: {error}") from error
+    except _UNREADABLE as error:
+        raise SchemaError(store, f"it cannot be read, and was left as it is: {error}; {_DO}") from error
     is_ours = version is not None and version > 0 and ("schedules" in parts or version > VERSION)
     is_unis = version is None and ("jobs" in parts) != ("rows" in parts)
     if not is_ours and not is_unis:
-        raise SchemaError(store, "it is JSON, but no document of schedules that is known; it was left as it is")
+        problem = "it is JSON, but no document of schedules that is known, and was left as it is"
+        raise SchemaError(store, f"{problem}; {_DO}")
     return version
 
 
@@ -274,4 +314,20 @@ def _problem(content: Content) -> str:
         return "a run is open that has no job, or a job has no open run"
     if any(entry.job.state in FINISHED for entry in content.jobs):
         return "a job is among the open ones that has ended"
+    entries = (*content.schedules, *content.runs, *content.jobs, *content.queues, *content.keys, *content.horizons)
+    if any(_has_no_zone(entry) for entry in (*entries, *content.breakers)):
+        return "an instant has no zone"
     return ""
+
+
+def _has_no_zone(value: object) -> bool:
+    """Say whether an instant in it is one on any clock: it could be compared with no other."""
+    match value:
+        case datetime():
+            return value.tzinfo is None
+        case Struct():
+            return any(_has_no_zone(getattr(value, field)) for field in value.__struct_fields__)
+        case list() | tuple():
+            return any(_has_no_zone(inner) for inner in value)
+        case _:
+            return False

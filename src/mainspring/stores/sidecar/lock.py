@@ -1,4 +1,7 @@
-"""One process at a time: a lock on a file beside the document, which the system frees with the process that holds it."""
+"""One process at a time: a lock on a file beside the document, which the system frees with the process that holds it.
+
+Beside the document itself, if its name is a link: two names of one document have one lock.
+"""
 
 import fcntl
 import os
@@ -9,7 +12,9 @@ from typing import Final
 
 from mainspring.errors import StoreError, StoreUnavailable
 
-NAME: Final = "background_jobs.lock"
+SUFFIX: Final = ".lock"
+IN_USE: Final = "it is in use by"
+"""How the problem begins where another process has the document."""
 
 _HELD: Final["weakref.WeakSet[FileLock]"] = weakref.WeakSet()
 
@@ -17,9 +22,9 @@ _HELD: Final["weakref.WeakSet[FileLock]"] = weakref.WeakSet()
 class FileLock:
     """Held from `take` to `free`. The file stays where it is, with the number of the process that had it last."""
 
-    def __init__(self, document: Path) -> None:
+    def __init__(self, document: Path, real: Path | None = None) -> None:
         self._document = document
-        self._path = document.with_name(NAME)
+        self._path = (real or document).with_suffix(SUFFIX)
         self._file: int | None = None
 
     def take(self) -> None:
@@ -68,7 +73,7 @@ class FileLock:
             who = f"this process ({holder}) already"
         return StoreError(
             f"sidecar {self._document}",
-            f"it is in use by {who}, and one at a time can have it; end that one first, or keep jobs that several "
+            f"{IN_USE} {who}, and one at a time can have it; end that one first, or keep jobs that several "
             "processes share in sqlite:///jobs.db",
         )
 

@@ -59,6 +59,7 @@ from mainspring.stores.sidecar.bells import Bells
 from mainspring.stores.sidecar.commit import Commit, Kind, aside, finished
 from mainspring.stores.sidecar.document import Document
 from mainspring.stores.sidecar.file import DocumentFile, Files, SystemFiles
+from mainspring.stores.sidecar.form import Standing
 from mainspring.stores.sidecar.journal import Journal
 from mainspring.stores.sidecar.lock import FileLock
 from mainspring.stores.sidecar.nojobs import NoTransactions, keeps_no_jobs
@@ -101,6 +102,16 @@ class SidecarStore(NoTransactions):
         """List what is kept in the document and does nothing, with the reason."""
         opened = self._open
         return await self._read(lambda: opened.adoption.unread(self._tasks, self.now()))
+
+    async def standing(self) -> Standing:
+        """Say what is in the place of the document; that may be asked while another process has it."""
+        return await aside(self._standing)
+
+    async def take_over(self) -> None:
+        """Have the document written in our own form, whatever it is in. Of another one, all that is there is kept."""
+        await self._adopt()
+        document = self._open.document
+        await self._write(lambda _: document.begin())
 
     async def failures(self, schedule: Name) -> int:
         """Say how often in a row the runs of a schedule have failed, up to now."""
@@ -316,8 +327,15 @@ class SidecarStore(NoTransactions):
                 opened.commit.lock.free()
 
     def _version(self) -> int:
+        return form.version_of(self._file.store, self._peek() or b"")
+
+    def _standing(self) -> Standing:
+        data = self._peek()
+        return Standing.MISSING if data is None else form.standing_of(self._file.store, data)
+
+    def _peek(self) -> bytes | None:
         try:
-            return form.version_of(self._file.store, self._file.read())
+            return self._file.peek()
         except OSError as error:
             raise on_opening(self.path, error) from error
 
@@ -356,7 +374,11 @@ class _Opened:
         self.commit: Final = Commit(self.tables, self.document, file, lock, bells.ring)
         self.adoption: Final = Adoption(self.document, self.tables, file.store)
         now = clock.now()
-        self.document.load(form.read(file.store, file.read()), now)
+        content = form.read(file.store, file.read())
+        try:
+            self.document.load(content, now)
+        except Exception as error:
+            raise form.misfit(file.store, repr(error)) from error
         # Terms of locks never fall, and there is nothing that they could be read from after a restart.
         self.tables.lock_terms = count((now - _EPOCH) // _MOMENT)
         finished(self.inner.open())
@@ -370,9 +392,9 @@ class _Opened:
 
 def _open(file: DocumentFile, clock: Clock, bells: Bells) -> _Opened:
     """Take the lock, and read what is there. Nothing that is there is touched."""
-    lock = FileLock(file.path)
     try:
         file.make_folder()
+        lock = FileLock(file.path, file.real)
         lock.take()
     except OSError as error:
         raise on_opening(file.path, error) from error

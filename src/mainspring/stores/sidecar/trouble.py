@@ -8,17 +8,17 @@ from typing import Final
 from mainspring.errors import StoreError, StoreUnavailable
 
 _WILL_NOT_PASS: Final = {
-    errno.EACCES: "this user may not; give it the right to write in {folder}",
-    errno.EPERM: "this user may not; give it the right to write in {folder}",
-    errno.ENOTDIR: "there is a file where a folder should be",
-    errno.EISDIR: "there is a folder where the file should be; the file was not touched",
-    errno.ELOOP: "its links lead nowhere",
-    errno.ENAMETOOLONG: "the name is too long",
+    errno.EACCES: "this user may not; give it the right to read and write {folder} and what is in it",
+    errno.EPERM: "this user may not; give it the right to read and write {folder} and what is in it",
+    errno.ENOTDIR: "there is a file where a folder should be; name another folder, or move {what} away",
+    errno.EISDIR: "there is a folder where the file should be; move {what} away",
+    errno.ELOOP: "its links lead nowhere; mend them, or name another folder",
+    errno.ENAMETOOLONG: "the name is too long; name another folder",
 }
 _ADVICE: Final = {
-    errno.EROFS: "the file system is read-only, and what schedules do could not be kept",
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the user's share of the disk is used up",
+    errno.EROFS: "the file system is read-only, and what schedules do could not be kept; name a folder on another",
+    errno.ENOSPC: "the disk is full; make room",
+    errno.EDQUOT: "the user's share of the disk is used up; make room",
 }
 
 
@@ -27,7 +27,8 @@ def on_opening(path: Path, error: OSError) -> StoreError:
     code = error.errno or 0
     said = os.strerror(code) if code else str(error)
     if advice := _WILL_NOT_PASS.get(code):
-        return StoreError(f"sidecar {path}", f"it cannot be opened: {said}: {advice.format(folder=path.parent)}")
+        told = advice.format(folder=path.parent, what=error.filename or path)
+        return StoreError(f"sidecar {path}", f"it cannot be opened: {said}: {told}")
     return StoreUnavailable(f"sidecar {path}", f"it cannot be opened: {_ADVICE.get(code, said)}")
 
 
@@ -36,5 +37,5 @@ def on_writing(path: Path, error: OSError) -> StoreUnavailable:
     code = error.errno or 0
     said = os.strerror(code) if code else str(error)
     return StoreUnavailable(
-        f"sidecar {path}", f"it could not be written: {_ADVICE.get(code, said)}; nothing was changed"
+        f"sidecar {path}", f"it could not be written: {_ADVICE.get(code, said).partition(';')[0]}; nothing was changed"
     )

@@ -1,12 +1,13 @@
 """Schedules: which are due, and the writing of their steps, each from the revision that it was decided on."""
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Final
 
 from mainspring.core.names import Name
 from mainspring.core.schedule import Schedule
 from mainspring.errors import ScheduleError
-from mainspring.stores.records import Look, Looked, Move, SchedulePage, Unread
+from mainspring.stores.records import Former, Look, Looked, Move, SchedulePage, Unread
 from mainspring.stores.schedules import kept_runs, read_schedule, schedule_bytes
 from mainspring.stores.sqlite import runs
 from mainspring.stores.sqlite.enqueue import enqueue
@@ -22,6 +23,7 @@ _WAKE_IDLE: Final = statement("schedule_wake_idle")
 _DUE: Final = statement("schedules_due")
 _NEXT: Final = statement("schedules_next")
 _LOOK: Final = statement("schedule_look")
+_FORMER: Final = statement("schedule_former")
 _LIST: Final = statement("view_schedules")
 _LIST_OF_OWNER: Final = statement("view_schedules_of_owner")
 _EVER: Final = -(1 << 63)
@@ -65,9 +67,19 @@ def due(session: Session, limit: int) -> Looked:
 
 def look(session: Session, names: Sequence[Name]) -> Looked:
     found = Found(session)
-    for name in names:
-        found.add(session.rows(_LOOK, (str(name),)))
-    return Looked(now=instant(session.now), looks=tuple(found.looks), unread=tuple(found.unread))
+    former: set[Former] = set()
+    for name in map(str, names):
+        rows = session.rows(_LOOK, (name,))
+        found.add(rows)
+        if not rows:
+            slots = session.rows_by_name(_FORMER, {"name": name})
+            former |= {Former(name=name, last_slot=optional_instant(slot)) for (slot,) in slots}
+    return Looked(
+        now=instant(session.now),
+        looks=tuple(found.looks),
+        unread=tuple(found.unread),
+        former=tuple(sorted(former, key=attrgetter("name"))),
+    )
 
 
 def list_schedules(session: Session, owner: str | None, limit: int, after: str | None) -> SchedulePage:

@@ -1,7 +1,8 @@
 """The role `Upkeep`: room that is given back, statistics, and the log brought into the file. All of it blocks.
 
-VACUUM writes the whole file anew, and nobody else writes meanwhile: so only where much of it is free and what is left is
-soon written. It may number the rows of other people's tables anew, so only where there are none.
+VACUUM writes the whole file anew, and nobody else writes meanwhile, nor renews a lease: so only where much of it is free
+and what is left is soon written, and not for longer than leases can bear. It may number the rows of other people's
+tables anew, so only where there are none.
 """
 
 import sqlite3
@@ -23,8 +24,11 @@ WORTH: Final = 4 << 20
 """Bytes: less than this is used again before long."""
 SHARE: Final = 0.25
 """Of the file that has to be free."""
-MOST: Final = 256 << 20
-"""Bytes that one VACUUM may have to write: a few seconds on a disk of today."""
+MOST: Final = 64 << 20
+"""Bytes that one VACUUM may have to write: 1.5 s were measured, and a disk of 20 MB/s takes half of a lease of 15 s."""
+LONGEST: Final = 1.0
+"""Seconds for which a VACUUM may gather what is left; then it is given up. What it writes after that cannot be stopped,
+and takes two to four times as long."""
 PAGES: Final = 1000
 """That one step of an incremental vacuum moves, at most; others write in between."""
 STEPS: Final = 100
@@ -99,10 +103,8 @@ def _compact(connection: sqlite3.Connection) -> Compacted:
     try:
         if mode == _INCREMENTAL:
             _vacuum_a_little(connection)
-        elif left := _in_the_way(connection, size - free):
+        elif (left := _in_the_way(connection, size - free)) or (left := _vacuum(connection)):
             return Compacted(size=size, left=left)
-        else:
-            connection.execute("VACUUM")
     except sqlite3.Error as error:
         if not is_busy(error):
             raise
@@ -110,6 +112,21 @@ def _compact(connection: sqlite3.Connection) -> Compacted:
     now, _ = _room(connection)
     _let_shrink(connection)
     return Compacted(freed=size - now, size=now)
+
+
+def _vacuum(connection: sqlite3.Connection) -> str:
+    """Write the file anew, or say why not: it would take too long, and others have to write."""
+    give_up_at = time.monotonic() + LONGEST
+    connection.set_progress_handler(lambda: time.monotonic() >= give_up_at, 1000)
+    try:
+        connection.execute("VACUUM")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return f"others would have waited for more than {LONGEST:g} s; run VACUUM when nobody works"
+    finally:
+        connection.set_progress_handler(None, 0)
+    return ""
 
 
 def _vacuum_a_little(connection: sqlite3.Connection) -> None:

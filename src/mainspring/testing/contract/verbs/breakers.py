@@ -13,11 +13,13 @@ from mainspring.core.command import CancelJob
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import (
+    AttemptError,
     Deferred,
     Expired,
     Interrupted,
     NoSuchTask,
     Outcome,
+    Raised,
     Snoozed,
     Succeeded,
 )
@@ -63,6 +65,7 @@ class BreakersContract(Contract):
             target=Phase.OPEN,
             term=1,
             job=settled.changed.job if settled.changed else None,
+            reason="ValueError: no",
         )
         assert settled == Settled(verdict=Verdict.ACCEPTED, changed=opened)
         for one in (node, other):
@@ -570,6 +573,55 @@ class BreakersContract(Contract):
         for count in (1, 2, 3):
             changed = (await end(world, await delivered(world, node), FATAL)).changed
             assert bool(changed) == (count == 3)
+
+    @obligation("force_breaker", 2)
+    async def test_who_says_the_same_again_takes_nothing_away(self, world: World) -> None:
+        await world.store.declare_breakers({SEND: RULE})
+        await world.store.force_breaker(SEND, Phase.OPEN, by="ada", reason="the provider is down")
+        before = await standing(world)
+        world.clock.advance(SECOND)
+
+        for reason in ("", "the provider is down"):
+            assert await world.store.force_breaker(SEND, Phase.OPEN, by="bob", reason=reason) is None
+
+        assert await standing(world) == before
+        assert await world.store.force_breaker(SEND, Phase.OPEN, by="bob", reason="it moves") is not None
+        assert ((await standing(world)).by, (await standing(world)).reason) == ("bob", "it moves")
+        assert [one.reason for one in await world.store.breaker_changes(SEND)] == ["it moves", "the provider is down"]
+        for number in range(3):  # closed is another word, and a reset may be said at any time
+            closed = await world.store.force_breaker(SEND, Phase.CLOSED)
+            assert (closed is not None) == (number == 0)
+        for _ in range(2):
+            assert await world.store.reset_breaker(SEND) is not None
+
+    @obligation("breakers")
+    @obligation("settle", 9)
+    @pytest.mark.parametrize("has_term", [True, False], ids=["by its holder", "without a term"])
+    async def test_what_opened_it_stays_to_be_seen_until_it_closes(self, world: World, has_term: bool) -> None:
+        node = await world.node()
+        await opened(world, node)
+        view = await standing(world)
+        assert (view.circuit.failures, view.by, view.reason) == (3, "", "ValueError: no")
+        world.clock.advance(COOLDOWN)
+        probe = await delivered(world, node)
+        view = await standing(world)
+        assert (view.circuit.failures, view.by, view.reason) == (3, "", "ValueError: no")
+
+        worse = Raised(error=AttemptError(type="OSError", message=f"a\0b\n{'long ' * 100}\udcff"), retryable=False)
+        settlement = ending(world, probe, worse)
+        (settled,) = await world.store.settle([settlement if has_term else replace(settlement, term=None)])
+
+        view = await standing(world)
+        assert view.circuit.failures == 4
+        assert view.reason.startswith("OSError: a\ufffdb long long")
+        assert len(view.reason) == 200
+        changes = await world.store.breaker_changes(SEND)
+        assert [one.reason for one in changes] == [view.reason, "", "ValueError: no"]
+        assert settled.changed == changes[0]
+        world.clock.advance(COOLDOWN)
+        await end(world, await delivered(world, node), Succeeded())
+        view = await standing(world)
+        assert (view.circuit.failures, view.reason) == (0, "")
 
     @obligation("force_breaker", 1)
     @obligation("reset_breaker", 1)

@@ -15,10 +15,10 @@ from mainspring.core.names import Name
 from mainspring.core.outcome import Succeeded
 from mainspring.core.rules import Every, Manual, Once
 from mainspring.core.schedule import Decision, Overlap, Paused, Plan, Run, Schedule, Slot, Template
-from mainspring.core.steps import create, pause, remove, run_now
+from mainspring.core.steps import create, decide, pause, remove, resume, run_now
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.duration import LONGEST
-from mainspring.stores.records import Look, SchedulePage
+from mainspring.stores.records import Former, Look, SchedulePage
 from mainspring.testing.contract import plans
 from mainspring.testing.contract.obligation import GENERAL, obligation
 from mainspring.testing.contract.plans import BY_HAND, HOURLY, names_of
@@ -163,6 +163,37 @@ class SchedulesContract(Contract):
         assert set(answer.unreadable) == {"c"}
         assert answer.now == world.now
         assert (await world.store.look([])).looks == ()
+
+    @obligation("look", 1)
+    async def test_of_names_that_are_not_there_those_with_runs_are_named(self, world: World) -> None:
+        nobody, idle, by_hand = Name("", "nobody"), Name("", "idle"), Name("", "by-hand")
+        gone = await plans.add(world, A)
+        await plans.add(world, B)
+        for name in (idle, by_hand):
+            await plans.add(world, name)
+        await plans.written(world, run_now(await plans.schedule(world, by_hand), world.now, world.id))
+        for _ in range(2):
+            world.clock.advance(HOUR)
+            for name in (A, B):
+                there = await plans.schedule(world, name)
+                await plans.written(world, decide(there, world.now, world.id, busy=False))
+        last = world.now
+        world.clock.advance(HOUR)
+        await plans.written(world, pause(await plans.schedule(world, A), world.now))
+        world.clock.advance(HOUR)
+        resumed = resume(await plans.schedule(world, A), world.now, world.id, busy=False)
+        assert [run.job for run in resumed.runs] == [None], "a later slot, without a job"
+        await plans.written(world, resumed)
+        for name in (gone.name, idle, by_hand):
+            await plans.written(world, remove(await plans.schedule(world, name)))
+
+        looked = await world.store.look([nobody, by_hand, B, idle, A])
+
+        assert looked.former == (Former(name=str(A), last_slot=last), Former(name=str(by_hand), last_slot=None))
+        assert (await world.store.look([B])).former == ()
+        assert (await world.store.due(9)).former == ()
+        await plans.add(world, A)
+        assert [one.name for one in (await world.store.look([A, by_hand])).former] == [str(by_hand)]
 
     @obligation("look")
     async def test_names_are_told_apart_by_their_namespace(self, world: World) -> None:

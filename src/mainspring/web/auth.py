@@ -1,0 +1,211 @@
+"""Who asks, and what they may do.
+
+A way to tell is a function of the connection that returns an `Identity`, or None for somebody unknown: the program's own,
+or one of the two here. Secrets are compared by their digests, in a time that does not depend on where they differ.
+"""
+
+import base64
+import hmac
+import logging
+import os
+import stat
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from starlette.requests import HTTPConnection
+
+from mainspring.errors import DeclarationError
+
+log = logging.getLogger("mainspring.web")
+
+SHORTEST_PASSWORD: Final = 8
+SHORTEST_TOKEN: Final = 20
+"""Characters. Tokens are drawn and not thought of: `python -c 'import secrets; print(secrets.token_urlsafe(32))'`."""
+
+
+class Permission(StrEnum):
+    """What somebody may do, one for each action."""
+
+    CONTROL_LIST = "control.list"
+    CONTROL_ADD = "control.add"
+    CONTROL_CANCEL = "control.cancel"
+    CONTROL_RUN = "control.run"
+    CONTROL_SUBMIT = "control.submit"
+    CONTROL_ITERATE = "control.iterate"
+    CONTROL_FLUSH = "control.flush"
+
+
+_LOOK: Final = frozenset({Permission.CONTROL_LIST})
+_OPERATE: Final = frozenset({Permission.CONTROL_CANCEL, Permission.CONTROL_RUN, Permission.CONTROL_FLUSH})
+
+ROLES: Final[Mapping[str, frozenset[Permission]]] = {
+    "viewer": _LOOK,
+    "operator": _LOOK | _OPERATE,
+    "admin": frozenset(Permission),
+}
+"""Viewers look; operators do what code has foreseen; admins also say what is to be done: schedules, statements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Somebody who is known, and what they may do."""
+
+    name: str
+    permissions: frozenset[Permission]
+
+    @classmethod
+    def of(cls, name: str, *roles: str) -> "Identity":
+        """Give somebody roles: `Identity.of("anna", "operator")`."""
+        unknown = [role for role in roles if role not in ROLES]
+        DeclarationError.unless(
+            f"identity {name!r}",
+            [
+                (bool(name.strip()), "a name is needed, for the log"),
+                (bool(roles), "a role is needed"),
+                (not unknown, f"a role is one of {', '.join(ROLES)}, not {', '.join(unknown)}"),
+            ],
+        )
+        return cls(name, frozenset().union(*(ROLES[role] for role in roles)))
+
+
+Auth: TypeAlias = Callable[[HTTPConnection], Awaitable[Identity | None] | Identity | None]
+"""Tells who asks; None: nobody that is known."""
+
+
+class Password:
+    """One name and one password, by HTTP Basic: `Password(os.environ["ADMIN_PASSWORD"])`."""
+
+    challenge: Final = 'Basic realm="mainspring", charset="UTF-8"'
+
+    def __init__(self, password: str, *, name: str = "admin", role: str = "admin") -> None:
+        DeclarationError.unless(
+            "Password",
+            [
+                (len(password) >= SHORTEST_PASSWORD, f"it has {SHORTEST_PASSWORD} characters or more"),
+                (":" not in name, "HTTP Basic has no names with a colon"),
+            ],
+        )
+        self._identity: Final = Identity.of(name, role)
+        self._digest: Final = _digest(f"{name}:{password}")
+
+    def __call__(self, connection: HTTPConnection) -> Identity | None:
+        given = _basic(_credentials(connection, "basic"))
+        return self._identity if hmac.compare_digest(_digest(given), self._digest) else None
+
+
+class TokenFile:
+    """Tokens in a file, by `Authorization: Bearer`: a line is `NAME ROLE TOKEN`, or `NAME ROLE sha256:DIGEST`.
+
+    Read again when it has changed, so that a line that is taken out no longer counts. If it cannot be read then, nobody
+    is let in until it can.
+    """
+
+    challenge: Final = "Bearer"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path: Final = Path(path)
+        self._mark, self._keys = self._read()
+
+    def __call__(self, connection: HTTPConnection) -> Identity | None:
+        self._look()
+        given = _digest(_credentials(connection, "bearer"))
+        found: Identity | None = None
+        for key in self._keys:  # all of them: how long it takes does not tell which
+            if hmac.compare_digest(key.digest, given):
+                found = key.identity
+        return found
+
+    def _look(self) -> None:
+        try:
+            if _mark(self._path) != self._mark:
+                self._mark, self._keys = self._read()
+        except (DeclarationError, OSError) as error:
+            if self._keys or self._mark:
+                log.error("nobody is let in by tokens: %s", error)  # noqa: TRY400 - a line says it all
+            self._mark, self._keys = (), ()
+
+    def _read(self) -> tuple["Mark", tuple["Key", ...]]:
+        try:
+            mark = _mark(self._path)
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+            mode = self._path.stat().st_mode
+        except (OSError, UnicodeDecodeError) as error:
+            raise DeclarationError(f"TokenFile {self._path}", str(error)) from error
+        keys, problems = _keys(lines)
+        if os.name == "posix" and mode & stat.S_IWOTH:
+            problems.append("everyone may write it: chmod o-w")
+        DeclarationError.unless(f"TokenFile {self._path}", ((False, problem) for problem in problems))
+        return mark, keys
+
+
+class Key(NamedTuple):
+    """A line of the file."""
+
+    digest: bytes
+    identity: Identity
+
+
+Mark: TypeAlias = tuple[int, ...]
+"""What is another once a file was written."""
+
+
+def _mark(path: Path) -> Mark:
+    found = path.stat()
+    return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns)
+
+
+def _keys(lines: Iterable[str]) -> tuple[tuple[Key, ...], list[str]]:
+    """Read all lines, and say what is wrong with any, without a word of the secrets in them."""
+    keys: list[Key] = []
+    problems: list[str] = []
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or line.lstrip().startswith("#"):
+            continue
+        try:
+            keys.append(_key(words))
+        except ValueError as error:  # also what `Identity` says
+            problems.append(f"line {number}: {error}")
+    if not keys and not problems:
+        problems.append("there is no token in it")
+    return tuple(keys), problems
+
+
+def _key(words: list[str]) -> Key:
+    if len(words) != 3:
+        raise ValueError("it takes three words, NAME ROLE TOKEN")
+    name, roles, secret = words
+    identity = Identity.of(name, *roles.split(","))
+    if secret.startswith("sha256:"):
+        digest = bytes.fromhex(_hex(secret.removeprefix("sha256:")))
+        return Key(digest, identity)
+    if len(secret) < SHORTEST_TOKEN:
+        raise ValueError(f"a token has {SHORTEST_TOKEN} characters or more")
+    return Key(_digest(secret), identity)
+
+
+def _hex(text: str) -> str:
+    if len(text) != 64 or not set(text.lower()) <= set("0123456789abcdef"):
+        raise ValueError("after sha256: there are 64 hexadecimal digits")
+    return text
+
+
+def _credentials(connection: HTTPConnection, scheme: str) -> str:
+    """Return what was given in this way; nothing, if nothing was."""
+    kind, _, given = connection.headers.get("authorization", "").partition(" ")
+    return given.strip() if kind.lower() == scheme else ""
+
+
+def _basic(given: str) -> str:
+    try:
+        return base64.b64decode(given, validate=True).decode()
+    except ValueError:
+        return ""
+
+
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,249 @@
+"""Who may do what: for every route, for every role, and by every way to say who one is."""
+
+import asyncio
+import base64
+import hashlib
+import os
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+
+from mainspring.errors import DeclarationError
+from mainspring.web import ROLES, Identity, Password, Permission, TokenFile
+from mainspring.web.application import described
+from mainspring.web.control import ROUTES
+from tests.web.conftest import Ask, error_of
+
+TOKEN = "0123456789abcdefghij"  # noqa: S105 - it opens nothing
+OTHER = "another-token-of-24-chars"
+
+# For each action: what is asked for, and who may.
+ACTIONS = {
+    "control/list": (None, {"viewer", "operator", "admin"}),
+    "control/add": ({"qname": "photos:sweep", "kind": "manual"}, {"admin"}),
+    "control/cancel": ({"qname": "photos:sweep"}, {"operator", "admin"}),
+    "control/run": ({"qname": "photos:sweep"}, {"operator", "admin"}),
+    "control/submit": ({"statement": "SET"}, {"admin"}),
+    "control/iterate": ({"driving_query": "READ", "mutation": "WRITE"}, {"admin"}),
+    "control/flush": ({}, {"operator", "admin"}),
+    "openapi.json": (None, {"viewer", "operator", "admin", "nothing"}),
+}
+
+
+def test_the_table_names_every_route() -> None:
+    assert {route.path.strip("/") for route in described(ROUTES)} == set(ACTIONS)
+
+
+def test_every_permission_is_that_of_one_route() -> None:
+    assert [route.permission for route in ROUTES] == list(Permission)
+    assert [str(one) for one in Permission] == [route.name for route in ROUTES]
+
+
+@pytest.mark.parametrize("role", [*ROLES, "nothing", "nobody"])
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_only_who_may_does(ask: Ask, action: str, role: str) -> None:
+    said, may = ACTIONS[action]
+    await ask("control/add", {"qname": "photos:sweep", "kind": "manual"})
+    permissions = ROLES.get(role, frozenset())
+    response = await ask(action, said, auth=lambda _: None if role == "nobody" else Identity(role, permissions))
+    if role in may:
+        assert response.status_code == 200, response.text
+    elif role == "nobody":
+        assert error_of(response, 401)["code"] == "unknown"
+        assert response.headers["www-authenticate"] == "Bearer"
+    else:
+        assert error_of(response, 403)["code"] == "not_allowed"
+
+
+async def test_one_permission_allows_one_action(ask: Ask) -> None:
+    for action, (said, _) in ACTIONS.items():
+        if action == "openapi.json":
+            continue
+        others = frozenset(Permission) - {Permission(action.replace("/", "."))}
+        response = await ask(action, said, auth=lambda _, given=others: Identity("anna", given))
+        assert error_of(response, 403)["code"] == "not_allowed"
+
+
+async def test_what_is_not_allowed_is_not_even_read(ask: Ask) -> None:
+    response = await ask("control/add", content=b"{", auth=lambda _: Identity.of("otto", "viewer"))
+    assert error_of(response, 403)["code"] == "not_allowed"
+
+
+def test_a_role_has_to_be_known() -> None:
+    with pytest.raises(DeclarationError, match="viewer, operator, admin, not king"):
+        Identity.of("anna", "king")
+    with pytest.raises(DeclarationError, match="name is needed"):
+        Identity.of(" ", "admin")
+
+
+# A password.
+
+
+def basic(text: str) -> dict[str, str]:
+    return {"authorization": f"Basic {base64.b64encode(text.encode()).decode()}"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (basic("admin:geheim, geheim"), 200),
+        ({"authorization": basic("admin:geheim, geheim")["authorization"].replace("Basic", "bAsIc")}, 200),
+        (basic("admin:geheim, gehein"), 401),
+        (basic("root:geheim, geheim"), 401),
+        (basic("admin:"), 401),
+        (basic(""), 401),
+        ({"authorization": "Basic ****"}, 401),
+        ({"authorization": "Basic /w=="}, 401),
+        ({"authorization": "Basic"}, 401),
+        ({"authorization": "Bearer geheim, geheim"}, 401),
+        ({}, 401),
+    ],
+)
+async def test_a_password_lets_one_name_in(ask: Ask, headers: dict[str, str], status: int) -> None:
+    response = await ask("control/list", auth=Password("geheim, geheim"), headers=headers)
+    assert response.status_code == status, response.text
+    if status == 401:
+        assert response.headers["www-authenticate"].startswith("Basic ")
+
+
+async def test_with_auth_others_than_this_machine_are_let_in(ask: Ask) -> None:
+    password = Password("geheim, geheim", name="anna", role="viewer")
+    answers = [
+        await ask("control/list", auth=password, headers=basic(f"{name}:geheim, geheim"), host="203.0.113.7")
+        for name in ("anna", "admin")
+    ]
+    assert [one.status_code for one in answers] == [200, 401]
+
+
+@pytest.mark.parametrize(("password", "name"), [("", "admin"), ("short", "admin"), ("long enough", "a:b")])
+def test_a_password_that_is_none_is_refused(password: str, name: str) -> None:
+    with pytest.raises(DeclarationError):
+        Password(password, name=name)
+
+
+# Tokens.
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens"
+    digest = hashlib.sha256(OTHER.encode()).hexdigest()
+    path.write_text(
+        f"# who may\n\nanna admin {TOKEN}\notto viewer,operator sha256:{digest.upper()}\n", encoding="utf-8"
+    )
+    return path
+
+
+def write(path: Path, text: str | None) -> None:
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text, encoding="utf-8")
+
+
+async def shown(ask: Ask, auth: TokenFile, token: str, action: str = "control/list", said: object = None) -> int:
+    response: httpx.Response = await ask(action, said, auth=auth, headers={"authorization": f"Bearer {token}"})
+    return response.status_code
+
+
+async def test_a_token_lets_its_name_in(ask: Ask, tokens: Path) -> None:
+    auth = TokenFile(tokens)
+    assert [await shown(ask, auth, one) for one in (TOKEN, OTHER, TOKEN[:-1], "", f"{TOKEN} x")] == [
+        200,
+        200,
+        *[401] * 3,
+    ]
+    add = {"qname": "photos:sweep", "kind": "manual"}
+    assert [await shown(ask, auth, one, "control/add", add) for one in (TOKEN, OTHER)] == [200, 403]
+    assert [await shown(ask, auth, one, "control/flush", {}) for one in (TOKEN, OTHER)] == [200, 200]
+
+
+async def test_a_digest_is_no_token(ask: Ask, tokens: Path) -> None:
+    digest = hashlib.sha256(OTHER.encode()).hexdigest()
+    assert await shown(ask, TokenFile(tokens), f"sha256:{digest}") == 401
+
+
+async def test_a_file_that_has_changed_is_read_again(ask: Ask, tokens: Path, caplog: pytest.LogCaptureFixture) -> None:
+    auth = TokenFile(tokens)
+    write(tokens, f"otto viewer {OTHER}")
+    assert [await shown(ask, auth, one) for one in (TOKEN, OTHER)] == [401, 200]
+    write(tokens, "otto king")
+    assert [await shown(ask, auth, one) for one in (OTHER, OTHER)] == [401, 401]
+    write(tokens, None)
+    assert await shown(ask, auth, OTHER) == 401
+    assert [one.getMessage() for one in caplog.records if one.name == "mainspring.web"] == [
+        f"nobody is let in by tokens: TokenFile {tokens}: line 1: it takes three words, NAME ROLE TOKEN"
+    ]
+    write(tokens, f"anna viewer {TOKEN}")
+    assert await shown(ask, auth, TOKEN) == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "there is no token in it"),
+        ("# nobody", "there is no token in it"),
+        ("anna admin short", "line 1: a token has 20 characters or more"),
+        (f"anna king {TOKEN}", "line 1: identity 'anna': a role is one of viewer, operator, admin, not king"),
+        (f"{TOKEN}\nanna {TOKEN}", "line 1: it takes three words, NAME ROLE TOKEN; line 2:"),
+        ("anna admin sha256:abc", "line 1: after sha256: there are 64 hexadecimal digits"),
+        ("anna admin sha256:" + "g" * 64, "64 hexadecimal digits"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused_without_its_secrets(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DeclarationError) as raised:
+        TokenFile(path)
+    assert says in str(raised.value)
+    assert TOKEN not in str(raised.value)
+
+
+def test_a_file_that_everyone_may_write_is_refused(tokens: Path) -> None:
+    tokens.chmod(0o646)
+    with pytest.raises(DeclarationError, match="chmod o-w"):
+        TokenFile(tokens)
+
+
+def test_a_file_that_is_not_there_is_told_of(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match="No such file"):
+        TokenFile(os.fspath(tmp_path / "tokens"))
+
+
+# The program's own.
+
+
+async def test_a_program_may_tell_by_itself_and_take_its_time(ask: Ask) -> None:
+    async def session(connection: HTTPConnection) -> Identity | None:
+        await asyncio.sleep(1)
+        return Identity.of("anna", "viewer") if connection.cookies.get("session") == "7" else None
+
+    assert (await ask("control/list", auth=session, headers={"cookie": "session=7"})).status_code == 200
+    assert error_of(await ask("control/list", auth=session, headers={"cookie": "session=8"}), 401)
+
+
+async def test_a_program_may_refuse_in_its_own_words(ask: Ask) -> None:
+    def teapot(_: HTTPConnection) -> None:
+        raise HTTPException(418, "not by me", {"x-why": "because"})
+
+    response = await ask("control/list", auth=teapot)
+    assert error_of(response, 418) == {"code": "refused", "message": "not by me"}
+    assert response.headers["x-why"] == "because"
+
+
+@pytest.mark.parametrize("answer", [True, "anna", {"name": "anna"}])
+async def test_an_answer_that_is_no_identity_lets_nobody_in(ask: Ask, answer: object) -> None:
+    response = await ask("control/list", auth=lambda _: answer)
+    assert error_of(response, 500)["code"] == "internal"
+
+
+async def test_a_way_that_fails_lets_nobody_in(ask: Ask) -> None:
+    def broken(_: HTTPConnection) -> Identity:
+        raise RuntimeError("the directory is away")
+
+    response = await ask("control/list", auth=broken)
+    assert error_of(response, 500)["code"] == "internal"
+    assert "directory" not in response.text
