@@ -20,7 +20,6 @@ from mainspring.core.outbox import (
     Trouble,
     Verdict,
     begin,
-    begin_aside,
     begin_next,
     check_name,
     check_partitions,
@@ -251,11 +250,12 @@ def test_a_new_message_never_shortens_a_wait() -> None:
 def test_neither_giving_a_partition_up_nor_what_was_set_aside_shortens_a_wait(wait: int, attempts: int) -> None:
     stand = Stand(attempts=attempts, cursor=3, retry_at=NOW + timedelta(seconds=wait))
 
-    held = begin_aside(stand, NODE)
+    held = begin_next(release(stand), NODE, 0)
 
     assert (held.holder, held.given, held.retry_at) == (NODE, 0, stand.retry_at)
     left = release(held)
     assert left == Stand(revision=2, attempts=attempts, cursor=3, retry_at=stand.retry_at)
+    assert begin_next(left, NODE, 1).retry_at is None
 
 
 def test_a_delivery_that_is_given_up_counts_for_nothing() -> None:
@@ -314,6 +314,12 @@ def test_what_no_further_attempt_can_help_dies_at_once() -> None:
 
     assert (after.verdict, after.attempts, after.stand.cursor) == (Verdict.DEAD, 1, 2)
     assert (aside.verdict, aside.attempts) == (Verdict.DEAD, 2)
+
+
+def test_a_batch_that_is_rejected_as_a_whole_is_taken_apart_at_once() -> None:
+    after = end(begin(Stand(), NODE, 3), Ended(0, Trouble("never", final=True)), a_rule(), NOW, 0.5)
+
+    assert (after.verdict, after.stand.width, after.stand.cursor) == (Verdict.AGAIN, 1, 0)
 
 
 def test_where_only_its_key_waits_a_failing_message_is_set_aside_and_the_partition_goes_on() -> None:

@@ -173,13 +173,11 @@ def begin(stand: Stand, node: NodeId, given: int) -> Stand:
 
 
 def begin_next(after: Stand, node: NodeId, given: int) -> Stand:
-    """Begin the next delivery in the very step that ends the one before."""
-    return replace(after, holder=node, given=given)
+    """Begin the next delivery in the very step that ends the one before.
 
-
-def begin_aside(stand: Stand, node: NodeId) -> Stand:
-    """Begin a delivery of what was set aside. For what is behind the cursor the wait goes on."""
-    return replace(stand, revision=stand.revision + 1, holder=node, given=0)
+    One of nothing behind the cursor, but of what was set aside, leaves the wait for the others as it is.
+    """
+    return replace(after, holder=node, given=given, retry_at=None if given else after.retry_at)
 
 
 def release(stand: Stand) -> Stand:
@@ -222,7 +220,7 @@ def _failed(stand: Stand, ended: Ended, rules: Delivery, now: datetime, roll: fl
     after = replace(_advanced(stand, done), error=trouble.error)
     if not blamed:
         enough = min(rules.degrade_after, rules.max_attempts - 1)
-        taken_apart = 0 < stand.width < rules.batch or attempts >= enough
+        taken_apart = 0 < stand.width < rules.batch or attempts >= enough or trouble.final
         width = 1 if trouble.counts and taken_apart else stand.width
         again = replace(after, attempts=attempts, width=width, retry_at=retry_at)
         return Next(again, Verdict.AGAIN, attempts, retry_at)
