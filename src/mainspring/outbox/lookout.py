@@ -15,6 +15,8 @@ from mainspring.supervise import Directive, Notifier, Sleep
 
 EVERY: Final = 1.0
 """Seconds after which it looks, whatever it was told."""
+A_MOMENT: Final = 1e-4
+"""Seconds that are not worth waiting for: by less than the rounding of a float no clock moves."""
 
 
 class Offered(Protocol):
@@ -57,7 +59,7 @@ class Lookout:
             return Sleep(EVERY, wakeable=True)
         now = self._clock.monotonic()
         soon = 0.0 if self._looked is None else self._looked + self._spacing() - now
-        if soon > 0:  # hints come in swarms; all that come meanwhile are answered by one look
+        if soon > A_MOMENT:  # hints come in swarms; all that come meanwhile are answered by one look
             return Sleep(soon)
         self._looked = now
         return await self._look(names)
