@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.stores import port
+from mainspring.stores import outbox, port
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.port import Store
 from mainspring.stores.sqlite import SqliteStore
@@ -22,6 +22,8 @@ from mainspring.testing.contract import (
     LastingContract,
     LastingHarness,
     Obligation,
+    OutboxesContract,
+    OutboxesInTransactionsContract,
     SettableClock,
     StoreContract,
     TransactionsContract,
@@ -113,6 +115,7 @@ class SqliteTransactionsHarness(SqliteHarness):
     """The same, with a table of the user's beside ours."""
 
     write_number = "INSERT INTO numbers (number) VALUES (?)"
+    one_writer = True
 
     def __init__(self, path: Path, clock: SettableClock) -> None:
         super().__init__(path, clock)
@@ -177,6 +180,17 @@ class TestSqliteInTransactions(TransactionsContract):
         virtual_time.run(harness.close())
 
 
+class TestTheOutboxesOfSqlite(OnSqlite, OutboxesContract): ...
+
+
+class TestTheOutboxesOfSqliteInTransactions(OutboxesInTransactionsContract):
+    @pytest.fixture
+    def harness(self, tmp_path: Path, clock: SettableClock, virtual_time: VirtualTime) -> Iterator[TransactionsHarness]:
+        harness = SqliteTransactionsHarness(tmp_path / "jobs.db", clock)
+        yield harness
+        virtual_time.run(harness.close())
+
+
 class TestTheUpkeepOfMemory(OnMemory, UpkeepContract): ...
 
 
@@ -193,13 +207,22 @@ class TestTheCostOfSqlite(OnSqlite, CostContract): ...
 
 # The suite and the port.
 
-CONTRACTS = (StoreContract, CostContract, LastingContract, TransactionsContract, UpkeepContract)
+CONTRACTS = (
+    StoreContract,
+    CostContract,
+    LastingContract,
+    TransactionsContract,
+    UpkeepContract,
+    OutboxesContract,
+    OutboxesInTransactionsContract,
+)
 
 
 def functions() -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for role in ast.parse(Path(port.__file__).read_text(encoding="utf-8")).body:
-        if isinstance(role, ast.ClassDef):
-            yield from (one for one in role.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+    for module in (port, outbox):
+        for role in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
+            if isinstance(role, ast.ClassDef):
+                yield from (one for one in role.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def numbers(text: str) -> list[int]:

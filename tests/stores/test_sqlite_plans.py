@@ -16,8 +16,11 @@ from mainspring.stores.sqlite.statements import statement
 FOLDER = Path(str(files("mainspring.stores.sqlite").joinpath("sql")))
 NAMES = sorted(path.stem for path in FOLDER.glob("*.sql"))
 # What grows with history or with what waits. Walking over these is for the inspector alone.
-LARGE = r"(mainspring_)?(jobs|payloads|traces|attempts|log_lines|strands|unique_keys|schedules|runs)"
-SCAN = re.compile(rf"SCAN {LARGE}\b(?! USING (COVERING )?INDEX mainspring_jobs_running)")
+LARGE = (
+    r"(mainspring_)?(jobs|payloads|traces|attempts|log_lines|strands|unique_keys|schedules|runs"
+    r"|messages|unique_texts|texts|asides|earlier|dead_letters|letters)"
+)
+SCAN = re.compile(rf"SCAN {LARGE}\b(?! USING (COVERING )?INDEX mainspring_(jobs_running|dead_letters_pending)\b)")
 MAY_SCAN = {"view_waiting"}
 
 
@@ -46,6 +49,19 @@ INSERT INTO mainspring_runs VALUES
     (x'01', 'a', 1, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, NULL, NULL, NULL, 1, 9),
     (x'02', 'a', 2, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'failed', 3, 'no', 0, 9),
     (x'03', 'b', 2, 3, 2, 'slot', 0, 'UTC', NULL, 'paused', 1, NULL, NULL, NULL, 0, 9);
+INSERT INTO mainspring_outboxes VALUES (1, 'orders', 2, 1), (2, 'mail', 1, 1);
+INSERT INTO mainspring_partitions (id, last, cursor, holder) VALUES (64, 2, 1, 'a'), (65, 1, 0, NULL), (128, 0, 0, NULL);
+INSERT INTO mainspring_messages (number, published_at, type, payload) VALUES
+    ((64 << 40) + 1, 1, 'order', x''), ((64 << 40) + 2, 1, 'order', x''), ((65 << 40) + 1, 1, 'order', x'');
+INSERT INTO mainspring_unique_texts VALUES (1, 'a', (64 << 40) + 1, 1), (1, 'b', (65 << 40) + 1, 1);
+INSERT INTO mainspring_asides (number, partition, published_at, type, key, payload, attempts, retry_at, error) VALUES
+    ((64 << 40) + 1, 64, 1, 'order', 'a', x'', 1, 5, ''), ((64 << 40) + 2, 64, 1, 'order', 'a', x'', 1, NULL, ''),
+    ((65 << 40) + 1, 65, 1, 'order', NULL, x'', 1, 5, '');
+INSERT INTO mainspring_dead_letters (
+    outbox, number, published_at, type, payload, state, attempts, error, failed_at, deadline, completed_at
+) VALUES
+    (1, 1, 1, 'order', x'', 'pending', 1, '', 1, NULL, NULL), (1, 2, 1, 'order', x'', 'reprocessing', 1, '', 1, 5, NULL),
+    (2, 3, 1, 'order', x'', 'resolved', 1, '', 1, NULL, 5), (2, 4, 1, 'order', x'', 'pending', 1, '', 1, NULL, NULL);
 ANALYZE;
 """
 # An index that is empty has no statistics, and SQLite then takes the table for a large one: other plans, other mistakes.
@@ -60,6 +76,11 @@ INSERT INTO mainspring_schedules VALUES ('a', 'shop', 1, 5, 0, 0, NULL, '{}'), (
 INSERT INTO mainspring_runs VALUES
     (x'01', 'a', 1, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'succeeded', 1, NULL, 0, 9),
     (x'02', 'a', 2, NULL, 1, 'slot', 0, 'UTC', NULL, NULL, 1, 'succeeded', 3, NULL, 0, 9);
+INSERT INTO mainspring_outboxes VALUES (1, 'orders', 1, 1);
+INSERT INTO mainspring_partitions (id, last, cursor) VALUES (64, 1, 1);
+INSERT INTO mainspring_messages (number, published_at, type, payload) VALUES ((64 << 40) + 1, 1, 'order', x'');
+INSERT INTO mainspring_dead_letters (outbox, number, published_at, type, payload, state, attempts, error, failed_at)
+VALUES (1, 1, 1, 'order', x'', 'pending', 1, '', 1);
 ANALYZE;
 """
 
@@ -141,4 +162,5 @@ def test_the_statements_of_the_hot_paths_are_there() -> None:
     hot = {"lanes_open", "strands_due", "jobs_due", "jobs_claimed", "jobs_take", "settle_success", "job_settled"}
 
     assert {"schedules_due", "schedules_next", "runs_open", "run_end", "schedule_wake", "prune_runs"} <= set(NAMES)
+    assert {"partitions_look", "message_read", "message_add", "partition_step", "asides_due"} <= set(NAMES)
     assert hot | {"job_write", "node_renew", "job_add", "payload_add", "prune_jobs"} <= set(NAMES)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.core.breaker import Phase
 from mainspring.core.command import RetryJob
 from mainspring.core.job import Claim, NodeId, State
 from mainspring.core.outcome import Succeeded
@@ -14,21 +15,29 @@ from mainspring.errors import SchemaError
 from mainspring.stores.records import Facts, JobFilter, JobView, Verdict
 from mainspring.stores.sqlite import SqliteStore, migrate
 from mainspring.testing import VirtualTime
-from mainspring.testing.contract import SettableClock, plans
-from mainspring.testing.contract.world import ERROR, Member, World
+from mainspring.testing.contract import SettableClock, outboxes, plans
+from mainspring.testing.contract.world import ERROR, SEND, Member, World
 from tests.stores.test_sqlite_nothing import Files
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
-VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql").read_text(encoding="utf-8")
+VERSIONS = (1, 3)
+of_version_3 = pytest.mark.parametrize("version", [3], indirect=True)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def version(request: pytest.FixtureRequest) -> int:
+    """Which code the file is of: the oldest, if a test does not say."""
+    return int(getattr(request, "param", VERSIONS[0]))
+
+
+@pytest.fixture
+def path(tmp_path: Path, version: int) -> Path:
     path = tmp_path / "jobs.db"
+    dump = Path(__file__).with_name(f"sqlite_version_{version}.sql").read_text(encoding="utf-8")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(VERSION_1)
+        connection.executescript(dump)
     return path
 
 
@@ -46,14 +55,16 @@ def tables(path: Path) -> set[tuple[str, ...]]:
         return set(connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
-async def test_it_is_told_that_it_is_older_and_left_alone_until_it_is_opened(path: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS, indirect=True)
+async def test_it_is_told_that_it_is_older_and_left_alone_until_it_is_opened(path: Path, version: int) -> None:
     before = tables(path)
     schema = await SqliteStore(path).schema()
 
-    assert (schema.found, schema.wanted) == (1, migrate.WANTED)
+    assert (schema.found, schema.wanted) == (version, migrate.WANTED)
     assert tables(path) == before
 
 
+@pytest.mark.parametrize("version", VERSIONS, indirect=True)
 @pytest.mark.usefixtures("world")
 async def test_it_has_the_tables_of_a_new_one_then(path: Path, tmp_path: Path) -> None:
     new = SqliteStore(tmp_path / "new.db")
@@ -76,6 +87,43 @@ async def test_what_was_there_is_there(world: World) -> None:
     assert [queue.name for queue in await world.store.queues() if queue.paused] == ["mail"]
     assert (await world.store.list_schedules()).looks == ()
     assert await plans.runs(world) == ()
+
+
+@of_version_3
+async def test_what_the_last_version_has_left_is_there(world: World) -> None:
+    page = await world.store.list_jobs(JobFilter())
+    (breaker,) = await world.store.breakers([SEND])
+    (run,) = await plans.runs(world)
+
+    assert len(page.jobs) == 7
+    assert [job.job.id for job in page.jobs if job.job.of_schedule] == [run.id]
+    assert (breaker.circuit.phase, breaker.circuit.forced, breaker.reason) == (
+        Phase.OPEN,
+        True,
+        "closed for stocktaking",
+    )
+    assert (await plans.schedule(world)).waits
+
+
+@pytest.mark.parametrize("version", VERSIONS, indirect=True)
+async def test_outboxes_can_be_kept_in_it(world: World) -> None:
+    assert await outboxes.on(world).outboxes() == ()
+    node = Member(NodeId("worker"), 1)
+    await outboxes.publish(world, b"1", b"2")
+    await outboxes.begun(world, node)
+    await outboxes.advance(world, node, 1)
+    (letter,) = await outboxes.bury(world, node, b"3", partition=1)
+
+    assert [one.payload for one in await outboxes.read(world, after=1)] == [b"2"]
+    assert letter.message.payload == b"3"
+
+
+@of_version_3
+@pytest.mark.usefixtures("world")
+def test_code_of_the_last_version_may_go_on_with_it(path: Path) -> None:
+    """It leaves outboxes alone."""
+    with closing(sqlite3.connect(path)) as connection:
+        migrate.check("a store", migrate.found(connection), wanted=3)
 
 
 async def test_what_was_under_way_goes_on(world: World) -> None:

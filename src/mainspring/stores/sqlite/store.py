@@ -1,21 +1,15 @@
 """A store in one SQLite file: its verbs, and who carries them out."""
 
-import sqlite3
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Final
 from uuid import UUID
 
-from mainspring.clock import Clock, SystemClock
 from mainspring.core.breaker import Breaker, Phase, PhaseChange
 from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
-from mainspring.duration import Duration, seconds
-from mainspring.errors import DeclarationError, StoreClosed
 from mainspring.stores.records import (
     AttemptView,
     BreakerPage,
@@ -51,55 +45,25 @@ from mainspring.stores.sqlite import breakers, inspect, locks, nodes, opened, op
 from mainspring.stores.sqlite.answers import in_thread
 from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.gates import declare
-from mainspring.stores.sqlite.lanes import Lanes
 from mainspring.stores.sqlite.notes import note
-from mainspring.stores.sqlite.opened import Opened
+from mainspring.stores.sqlite.outboxed import OutboxVerbs
 from mainspring.stores.sqlite.places import mend, release
 from mainspring.stores.sqlite.prune import prune
 from mainspring.stores.sqlite.session import Session
-from mainspring.stores.sqlite.settings import Settings
 from mainspring.stores.sqlite.settle import settle
 from mainspring.stores.sqlite.transaction import SqliteTransaction
-from mainspring.stores.sqlite.trouble import translated
-from mainspring.stores.transactions.sqlite import joined
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-SYSTEM_CLOCK: Final = SystemClock()
 LONG: Final = timedelta(seconds=2)
 """For a transaction: nobody else can write while it is open."""
 
 
-class SqliteStore:
+class SqliteStore(OutboxVerbs):
     """Jobs in a SQLite file, for any number of processes of one machine. The file may be the user's own database.
 
     `durable=False` lets a crash of the machine, not of the process, take the last moments with it, and commits faster.
     `poll` is how often to look for commits that could not ring, such as those of a user's own transaction. `patience`
     is how long a verb waits for a write lock that somebody else holds.
     """
-
-    def __init__(
-        self,
-        path: Path | str,
-        *,
-        clock: Clock = SYSTEM_CLOCK,
-        durable: bool = True,
-        poll: Duration = "50ms",
-        patience: Duration = "60s",
-    ) -> None:
-        if not str(path) or str(path).startswith((":", "file:")):
-            raise DeclarationError("path", f"{str(path)!r} is no file; for a store in memory there is MemoryStore")
-        self._settings = Settings(
-            path=Path(path).resolve(), clock=clock, durable=durable, poll=seconds(poll), patience=seconds(patience)
-        )
-        self._opening = threading.Lock()
-        self._opened: Opened | None = None
-
-    @property
-    def path(self) -> Path:
-        """The file, by its full name."""
-        return self._settings.path
 
     # Jobs
 
@@ -311,49 +275,6 @@ class SqliteStore:
 
     async def schema(self) -> SchemaVersion:
         return await in_thread("looking at the SQLite store", lambda: opened.version(self._settings))
-
-    # How all of this is done
-
-    @property
-    def _file(self) -> Opened:
-        file = self._opened
-        if file is None:
-            raise StoreClosed(self._settings.store, "it is not open; call open() first, and close() last")
-        return file
-
-    @contextmanager
-    def _joined(self, tx: object) -> Iterator[Session]:
-        """Work in a transaction of the user's own. What it learns is told to nobody: it may be rolled back."""
-        lanes = Lanes(self._file.lanes)
-        try:
-            with joined(tx, self._settings.path) as connection:
-                session = Session(connection, self._settings.now(), lanes, self._settings.store)
-                yield session
-                session.ring()
-        except sqlite3.Error as error:
-            raise translated(self._settings.store, error) from error
-
-    def _own(self, transaction: SqliteTransaction) -> SqliteTransaction:
-        if not transaction.is_on(self._settings):
-            raise DeclarationError("tx", f"it is a transaction of another store, and not of {self._settings.path}")
-        return transaction
-
-    def _open(self) -> None:
-        with self._opening:
-            if self._opened is None:
-                self._opened = Opened.open(self._settings)
-
-    def _close(self) -> None:
-        with self._opening:
-            file, self._opened = self._opened, None
-            if file is not None:
-                file.close()
-
-    async def _write(self, verb: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._file.writer.do_one(lambda session: verb(session, *args, **kwargs))
-
-    async def _read(self, look: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._file.reader.read(lambda session: look(session, *args, **kwargs))
 
 
 def _mend(session: Session, limit: int) -> int:

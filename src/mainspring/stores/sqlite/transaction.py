@@ -12,16 +12,20 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+from mainspring.core.job import NodeId
 from mainspring.errors import DeclarationError, StoreError, TransactionTooLong
+from mainspring.stores.outbox import NewMessage, Published, Stride
 from mainspring.stores.records import Enqueued, NewJob, Settled, Settlement
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.connect import connect
 from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.lanes import Known, Lanes
+from mainspring.stores.sqlite.outboxes import publish
 from mainspring.stores.sqlite.retry import persist
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.settings import Settings
 from mainspring.stores.sqlite.settle import settle
+from mainspring.stores.sqlite.strides import stride
 from mainspring.stores.sqlite.trouble import NOT_AUTHORIZED, code, translated
 from mainspring.stores.sqlite.wake import Bells
 
@@ -63,6 +67,15 @@ class SqliteTransaction:
     async def settle(self, settlement: Settlement) -> Settled:
         (settled,) = await self._do(lambda session: _whole(session, lambda: settle(session, [settlement])))
         return settled
+
+    async def publish(self, new: Sequence[NewMessage]) -> tuple[Published, ...]:
+        """As `Outboxes.publish`, in this transaction."""
+        return tuple(await self._do(lambda session: _whole(session, lambda: publish(session, new))))
+
+    async def stride(self, node: NodeId, term: int, one: Stride) -> bool:
+        """As `Outboxes.stride`, in this transaction."""
+        (accepted,) = await self._do(lambda session: _whole(session, lambda: stride(session, [(node, term, one)])))
+        return accepted
 
     def is_on(self, settings: Settings) -> bool:
         """Say whether it is a transaction of that store."""

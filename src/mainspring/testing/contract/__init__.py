@@ -7,7 +7,7 @@ docs/how-to/write-a-store.md. A store that plays fewer roles inherits from the p
 import pytest
 
 # Before anything from there is imported: it lets a failing assert show its values, as in any test file.
-pytest.register_assert_rewrite(f"{__name__}.verbs", f"{__name__}.world", f"{__name__}.plans")
+pytest.register_assert_rewrite(f"{__name__}.verbs", f"{__name__}.world", f"{__name__}.plans", f"{__name__}.outboxes")
 
 from mainspring.testing.contract.harness import (  # noqa: E402 -- see above
     Harness,
@@ -20,6 +20,8 @@ from mainspring.testing.contract.obligation import Obligation, obligation, oblig
 from mainspring.testing.contract.suite import (  # noqa: E402 -- see above
     CostContract,
     LastingContract,
+    OutboxesContract,
+    OutboxesInTransactionsContract,
     StoreContract,
     TransactionsContract,
     UpkeepContract,
@@ -31,6 +33,8 @@ __all__ = [
     "LastingContract",
     "LastingHarness",
     "Obligation",
+    "OutboxesContract",
+    "OutboxesInTransactionsContract",
     "SettableClock",
     "StoreContract",
     "TransactionsContract",

@@ -19,6 +19,11 @@ from mainspring.testing.contract.verbs.nodes import NodesContract
 from mainspring.testing.contract.verbs.note import NoteContract
 from mainspring.testing.contract.verbs.order import OrderContract
 from mainspring.testing.contract.verbs.orphans import OrphansContract
+from mainspring.testing.contract.verbs.outbox_letters import LettersContract
+from mainspring.testing.contract.verbs.outbox_log import LogContract
+from mainspring.testing.contract.verbs.outbox_publish import PublishContract
+from mainspring.testing.contract.verbs.outbox_strides import StridesContract
+from mainspring.testing.contract.verbs.outbox_transactions import OutboxesInTransactionsContract
 from mainspring.testing.contract.verbs.places import PlacesContract
 from mainspring.testing.contract.verbs.rates import RatesContract
 from mainspring.testing.contract.verbs.runs import RunsContract
@@ -65,4 +70,16 @@ class StoreContract(
     """All that a `mainspring.stores.port.Store` has to fulfil, but for what takes seconds to measure."""
 
 
-__all__ = ["CostContract", "LastingContract", "StoreContract", "TransactionsContract", "UpkeepContract"]
+class OutboxesContract(PublishContract, LogContract, StridesContract, LettersContract):
+    """All that a store has to fulfil that plays the role `mainspring.stores.outbox.Outboxes`."""
+
+
+__all__ = [
+    "CostContract",
+    "LastingContract",
+    "OutboxesContract",
+    "OutboxesInTransactionsContract",
+    "StoreContract",
+    "TransactionsContract",
+    "UpkeepContract",
+]

@@ -1,0 +1,2 @@
+-- Makes a partition of a new outbox.
+INSERT INTO mainspring_partitions (id) VALUES (?)

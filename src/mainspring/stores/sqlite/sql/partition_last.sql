@@ -1,0 +1,2 @@
+-- The last number that a partition has given. Index: primary key.
+SELECT last FROM mainspring_partitions WHERE id = ?

@@ -1,0 +1,2 @@
+-- What decides whether a step of delivery is accepted. Index: primary key.
+SELECT revision, holder, last FROM mainspring_partitions WHERE id = ?

@@ -1,0 +1,52 @@
+"""Random stories about an outbox, on the stores that keep some."""
+
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from mainspring.stores.port import Store
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.testing.contract import SettableClock, UserTransaction
+from tests.stores.outbox_stories import Ground, OutboxStories
+from tests.stores.test_contract import Connection
+
+
+class OnSqlite:
+    """A file."""
+
+    joins = True
+    two_writers = False
+
+    def __init__(self) -> None:
+        self.clock = SettableClock()
+        self._folder = tempfile.TemporaryDirectory()
+        self._path = Path(self._folder.name) / "jobs.db"
+
+    async def open(self) -> Store:
+        store = SqliteStore(self._path, clock=self.clock, durable=False)
+        await store.open()
+        return store
+
+    async def begin(self) -> UserTransaction:
+        return Connection(sqlite3.connect(self._path))
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+class SqliteStories(OutboxStories):
+    def make(self) -> Ground:
+        return OnSqlite()
+
+
+class SqliteStoriesForLong(SqliteStories):
+    """More and longer ones."""
+
+
+TestAFewStories = pytest.mark.timeout(600)(SqliteStories.TestCase)
+TestAFewStories.settings = settings(max_examples=15, stateful_step_count=25, report_multiple_bugs=False)
+TestManyStories = pytest.mark.slow(pytest.mark.timeout(900)(SqliteStoriesForLong.TestCase))
+TestManyStories.settings = settings(max_examples=150, stateful_step_count=50, report_multiple_bugs=False)
