@@ -102,14 +102,13 @@ async def test_a_crash_leaves_its_attempt_to_the_next_owner(app: Mainspring) -> 
         if len(came) == 1:
             await asyncio.get_running_loop().create_future()
 
-    async with app:
-        async with victim(app, lease="2s") as one:
-            await orders.publish_many(None, [1, 2, 3])
-            await until(lambda: len(came) == 1)
-            one.kill()
-            assert (await stands(orders)).stand.given == 3
-            async with app.node(lease="2s"):
-                await all_done(orders)
+    async with app, victim(app, lease="2s") as one:
+        await orders.publish_many(None, [1, 2, 3])
+        await until(lambda: len(came) == 1)
+        one.kill()
+        assert (await stands(orders)).stand.given == 3
+        async with app.node(lease="2s"):
+            await all_done(orders)
 
     # Taken apart: the one that may be to blame comes alone.
     assert came == [(1, 1), (1, 2), (2, 1), (3, 1)]
@@ -129,15 +128,16 @@ async def test_a_message_that_kills_its_nodes_becomes_a_dead_letter(app: Mainspr
         await orders.publish_many(None, [1, 2, 3])
         for deaths in range(1, 5):
             async with victim(app, lease="1s") as one:
-                await until(lambda deaths=deaths: came.count(2) == deaths or came.count(3) == 1)  # type: ignore[misc]  # as above
-                if 3 in came:
-                    await all_done(orders)
+                await until(lambda deaths=deaths: came.count(2) == deaths)  # type: ignore[misc]  # as above
                 one.kill()
+        async with app.node(lease="1s"):
+            await all_done(orders)
 
         (letter,) = (await orders.letters()).letters
         assert (letter.message.seq, letter.attempts, letter.error) == (2, 3, LOST)
         assert (await stands(orders)).stand.cursor == 3
-    assert came == [1, 2, 1, 2, 2, 2, 3] or came.count(2) <= 4
+    # The first loss is charged to the first of the batch, which then comes alone.
+    assert came == [1, 2, 1, 2, 2, 2, 3]
 
 
 async def test_a_retry_is_counted_once(app: Mainspring) -> None:
@@ -198,7 +198,7 @@ async def test_stopping_lets_the_current_batch_finish_and_takes_nothing_new(app:
         async with app.node() as node:
             await orders.publish_many(None, range(1, 10))
             await until(lambda: len(done) == 1)
-        assert node._ending  # noqa: SLF001 - it has ended by now
+        assert node._ending
         view = await stands(orders)
 
     assert done == [1, 2, 3]
@@ -572,7 +572,7 @@ async def test_a_step_whose_answer_was_lost_is_known_to_have_been_taken(app: Mai
         came.append(message.payload)
 
     async with app, victim(app) as one:
-        inner = one.line._store  # noqa: SLF001 - what is behind the line
+        inner = one.line._store
         stride = outboxes(app).stride
         lost = 3
 
