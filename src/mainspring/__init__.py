@@ -16,6 +16,7 @@ from mainspring.core.rules import Cron, Every, Manual, Once
 from mainspring.core.unique import Unique
 from mainspring.errors import MainspringError
 from mainspring.handle import JobHandle
+from mainspring.outbox.message import Message
 from mainspring.runtime.context import Context
 from mainspring.runtime.service import ServiceContext
 from mainspring.supervise.directive import Idle, Proceed, Sleep
@@ -33,6 +34,7 @@ __all__ = [
     "Mainspring",
     "MainspringError",
     "Manual",
+    "Message",
     "Missed",
     "Once",
     "Plugin",

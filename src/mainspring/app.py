@@ -27,6 +27,7 @@ from mainspring.client.control import Control
 from mainspring.client.lock import NamedLock
 from mainspring.client.nodes import NodeOptions, node_settings
 from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue
+from mainspring.client.outbox import Outboxes
 from mainspring.client.plans import ScheduleOptions, plan_of
 from mainspring.client.plugin import Plugin
 from mainspring.client.plugins import Grant, Plugins
@@ -100,6 +101,7 @@ class Mainspring:
         self.task: Final = Declarer(self._connection, self._register)
         self.schedules: Final = Schedules(self._connection, self._made, self._own)
         self.breakers: Final = Breakers(self._connection)
+        self.outbox: Final = Outboxes(self._connection)
         self._planned = Planned(owner=owner or "app", owner_is_given=owner is not None, release=release or "")
         self._tasks: dict[Name, Task[..., Any]] = {}
         self._services: dict[Name, ServiceDefinition] = {}
@@ -372,6 +374,7 @@ class Mainspring:
             services=self._services,
             breaker_listeners=self.breakers.listeners,
             host=self.host,
+            parts=[self.outbox.part],
         )
         self._nodes.add(node)
         return node

@@ -30,6 +30,8 @@ class NodeSettings:
     prune_every: Duration = "1m"
     ticker: bool = True
     """Whether it makes the jobs of schedules; any number of nodes may."""
+    outbox_partitions: int = 4
+    """Partitions of outboxes that are delivered at a time."""
     tick: Duration | None = None
     """How often to look for slots that have come, such as every "100ms"; None: when the next one comes."""
 
@@ -39,6 +41,7 @@ class NodeSettings:
     def _requirements(self) -> Iterator[tuple[bool, str]]:
         yield self.concurrency >= 1, f"concurrency of at least 1, not {self.concurrency}"
         yield self.processes >= 1, f"processes of at least 1, not {self.processes}"
+        yield self.outbox_partitions >= 1, f"outbox_partitions of at least 1, not {self.outbox_partitions}"
         yield seconds(self.lease) >= 0.5, "a lease under half a second cannot be kept"
         yield self.queues is None or bool(self.queues), "name at least one queue, or leave queues out for all of them"
         yield self.tick is None or seconds(self.tick) >= 0.001, "a tick of at least a millisecond"

@@ -23,6 +23,7 @@ class NodeOptions(TypedDict, total=False):
     unknown_task_grace: Duration
     prune_every: Duration
     ticker: bool
+    outbox_partitions: int
     tick: Duration | None
 
 

@@ -115,6 +115,8 @@ class Trouble(NamedTuple):
     """How long to wait until the next try, if the handler has said so."""
     final: bool = False
     """No further attempt can help."""
+    counts: bool = True
+    """Whether the delivery is one of those that a message may have; not if the handler has put it off."""
 
 
 class Ended(NamedTuple):
@@ -156,7 +158,12 @@ def may_begin(stand: Stand, now: datetime, *, is_held: bool) -> bool:
 
 
 def width_of(stand: Stand, rules: Delivery) -> int:
-    """Say how many messages the next delivery may be given."""
+    """Say how many messages the next delivery may be given; one that has its last chance is given alone.
+
+    Were it lost in company, nobody could tell whether it is the one to blame.
+    """
+    if stand.attempts >= rules.max_attempts - 1:
+        return 1
     return min(stand.width, rules.batch) if stand.width else rules.batch
 
 
@@ -166,8 +173,11 @@ def begin(stand: Stand, node: NodeId, given: int) -> Stand:
 
 
 def begin_next(after: Stand, node: NodeId, given: int) -> Stand:
-    """Begin the next delivery in the very step that ends the one before."""
-    return replace(after, holder=node, given=given)
+    """Begin the next delivery in the very step that ends the one before.
+
+    One of nothing behind the cursor, but of what was set aside, leaves the wait for the others as it is.
+    """
+    return replace(after, holder=node, given=given, retry_at=None if given else after.retry_at)
 
 
 def release(stand: Stand) -> Stand:
@@ -183,7 +193,7 @@ def lost(stand: Stand, rules: Delivery, now: datetime, roll: float) -> Next:
 
 def end_aside(attempts: int, trouble: Trouble, rules: Delivery, now: datetime, roll: float) -> Next:
     """Decide about a message that had been set aside, has had so many deliveries before, and has failed again."""
-    attempts += 1
+    attempts += trouble.counts
     if trouble.final or attempts >= rules.max_attempts:
         return Next(Stand(), Verdict.DEAD, attempts, None)
     return Next(Stand(), Verdict.ASIDE, attempts, _retry_at(trouble, attempts, rules, now, roll))
@@ -205,12 +215,13 @@ def end(stand: Stand, ended: Ended, rules: Delivery, now: datetime, roll: float)
 
 def _failed(stand: Stand, ended: Ended, rules: Delivery, now: datetime, roll: float, *, blamed: bool) -> Next:
     done, trouble = ended.done, ended.trouble or Trouble(LOST)
-    attempts = 1 + (0 if done else stand.attempts)
+    attempts = trouble.counts + (0 if done else stand.attempts)
     retry_at = _retry_at(trouble, attempts, rules, now, roll)
     after = replace(_advanced(stand, done), error=trouble.error)
     if not blamed:
-        taken_apart = 0 < stand.width < rules.batch or attempts >= rules.degrade_after
-        width = 1 if taken_apart else stand.width
+        enough = min(rules.degrade_after, rules.max_attempts - 1)
+        taken_apart = 0 < stand.width < rules.batch or attempts >= enough or trouble.final
+        width = 1 if trouble.counts and taken_apart else stand.width
         again = replace(after, attempts=attempts, width=width, retry_at=retry_at)
         return Next(again, Verdict.AGAIN, attempts, retry_at)
     if trouble.final or attempts >= rules.max_attempts:
@@ -236,4 +247,4 @@ def _wider(stand: Stand, rules: Delivery) -> int:
 
 
 def _retry_at(trouble: Trouble, attempts: int, rules: Delivery, now: datetime, roll: float) -> datetime:
-    return now + (rules.backoff.delay(attempts, roll) if trouble.after is None else trouble.after)
+    return now + (rules.backoff.delay(max(attempts, 1), roll) if trouble.after is None else trouble.after)

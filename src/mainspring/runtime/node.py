@@ -25,6 +25,7 @@ from mainspring.runtime.events import BreakerListener, Events, Listener, log
 from mainspring.runtime.host import Host
 from mainspring.runtime.keeper import Beat, Ears, Membership
 from mainspring.runtime.middleware import Middleware
+from mainspring.runtime.part import PartMaker, Seat
 from mainspring.runtime.parts import Parts, service
 from mainspring.runtime.planned import Planned
 from mainspring.runtime.service import ServiceDefinition
@@ -72,6 +73,7 @@ class Node:
         services: Mapping[Name, ServiceDefinition] | None = None,
         breaker_listeners: Sequence[BreakerListener] = (),
         host: Host | None = None,
+        parts: Sequence[PartMaker] = (),
     ) -> None:
         self.settings = settings or NodeSettings()
         self.events = Events(listeners, breaker_listeners=breaker_listeners)
@@ -95,6 +97,10 @@ class Node:
             services={} if services is None else services,  # the app's own, which may grow
             host=host or Host(),
         )
+        seat = Seat(
+            store=store, events=self.events, settings=self.settings, clock=self._clock, me=lambda: self._membership
+        )
+        self._added = tuple(make(seat) for make in parts)
         self._orders = self._parts.orders(self)
         self._joined = Stop()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -125,6 +131,8 @@ class Node:
         self._loop = asyncio.get_running_loop()
         await self._store.open()
         await parts.declare()
+        for part in self._added:
+            await part.declare()
         try:
             ears = Ears(joined=self._on_joined, renewed=self._on_renewed, gone=self._on_gone)
             self._leases.spawn("keeper", in_a_thread_of_its_own(parts.keeper(ears), self._leases.stop))
@@ -141,11 +149,15 @@ class Node:
         if self.settings.ticker:
             self._intake.start(service("ticker", parts.ticker))
         parts.services.start()
+        for part in self._added:
+            part.start()
 
     def _on_hint(self) -> None:
         self._parts.claimer.wake.notify_one()
         self._parts.ticker.wake.notify_one()
         self._parts.services.hint()
+        for part in self._added:
+            part.hint()
 
     # What the keeper tells.
 
@@ -159,6 +171,8 @@ class Node:
         self.events.count("declared_dead")
         self._parts.runner.forget_line()
         self._parts.runner.stop_all(Reason.LEASE_LOST)
+        for part in self._added:
+            part.gone()
 
     def _on_renewed(self, beat: Beat) -> None:
         self._fear_silence(beat)
@@ -169,6 +183,8 @@ class Node:
         self._orders.received(beat.pulse.orders)
         if self._parts.has_news:
             self._declare_soon()
+        for part in self._added:
+            part.refresh()
 
     def refresh(self) -> None:
         """Look at once whether more or less is declared in this program; may be called from any thread."""
@@ -185,6 +201,8 @@ class Node:
     def _look_for_news(self) -> None:
         self._parts.ticker.known = None  # until the next renewal
         self._parts.services.refresh()
+        for part in self._added:
+            part.refresh()
         if self._parts.has_news:
             self._declare_soon()
 
@@ -211,6 +229,7 @@ class Node:
         if self._parts.claimer.silent:
             self._parts.claimer.silent = False
             self._parts.claimer.wake.notify_one()
+            self._pause_parts()
         left = beat.began + self._parts.lease - self._parts.beat - self._clock.monotonic()
         self._silence = asyncio.get_running_loop().call_later(left, self._fall_silent)
 
@@ -219,6 +238,12 @@ class Node:
         self._parts.claimer.silent = True
         self._parts.runner.give_back_all()
         self._parts.runner.stop_all(Reason.SILENCE)
+        self._pause_parts()
+
+    def _pause_parts(self) -> None:
+        """Tell the parts whether anything may be begun, as the claimer is told."""
+        for part in self._added:
+            part.pause(quiet=self._parts.claimer.quiet, silent=self._parts.claimer.silent)
 
     # While it runs.
 
@@ -226,10 +251,12 @@ class Node:
         """Take nothing new; what runs goes on."""
         self._parts.claimer.quiet = True
         self._parts.runner.give_back_all()
+        self._pause_parts()
 
     def resume(self) -> None:
         self._parts.claimer.quiet = False
         self._parts.claimer.wake.notify_one()
+        self._pause_parts()
 
     def set_concurrency(self, places: int) -> None:
         self._parts.runner.set_concurrency(max(1, places))
@@ -297,6 +324,7 @@ class Node:
         patience = seconds(self.settings.grace if grace is None else grace)
         async with asyncio.TaskGroup() as ends:
             services = ends.create_task(self._parts.services.end(grace=patience, hurry=self.hurry))
+            added = [ends.create_task(part.end(grace=patience, hurry=self.hurry)) for part in self._added]
             await self._intake.shutdown(grace="1s", deadline="2s")
             runner.give_back_all()
             await self._patience(patience)
@@ -316,10 +344,14 @@ class Node:
         await self._duties.shutdown(grace="1s", deadline="2s")
         runner.close()
         await self._parts.body.close()
-        await self._leave(may_leave=exiting or not left)
+        stuck = tuple(name for part in added for name in part.result())
+        await self._leave(may_leave=exiting or not (left or stuck))
         abandoned = tuple(attempt.delivery.claim.job.id for attempt in left)
         return NodeReport(
-            interrupted=runner.interrupted, abandoned=abandoned, unwritten=unwritten, services=services.result()
+            interrupted=runner.interrupted,
+            abandoned=abandoned,
+            unwritten=unwritten,
+            services=(*services.result(), *stuck),
         )
 
     async def _patience(self, grace: float) -> None:

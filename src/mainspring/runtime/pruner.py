@@ -11,11 +11,13 @@ from mainspring.core.outcome import NoSuchTask
 from mainspring.runtime.events import Events, log
 from mainspring.runtime.keeper import Membership
 from mainspring.runtime.settler import Ended, Settler
+from mainspring.stores.outbox import Outboxes
 from mainspring.stores.port import Store
 from mainspring.stores.records import ClaimRequest
 from mainspring.supervise import Directive, Proceed, Sleep
 
 CHUNK: Final = 1000
+LETTERS_KEPT: Final = timedelta(days=7)  # dead letters that were resolved or discarded
 NOTICE: Final = timedelta(seconds=10)  # a node that knows the task may just be starting
 
 
@@ -48,12 +50,22 @@ class Pruner:
     async def step(self) -> Directive:
         pruned = await self._store.prune(CHUNK)
         self._events.count("pruned", pruned)
-        if pruned == CHUNK:
+        cleared = await self._clear_outboxes()
+        if CHUNK in {pruned, cleared}:
             return Proceed()
         self._events.count("mended", await self._store.mend(CHUNK))
         await self._warn_of_unknown_tasks()
         await self._end_unknown_tasks()
         return Sleep(self._every * (0.5 + self._roll()))  # several nodes, not all at once
+
+    async def _clear_outboxes(self) -> int:
+        """Clear away messages that are delivered, and dead letters that nobody has to look at any more."""
+        if not isinstance(self._store, Outboxes):
+            return 0
+        cleared = await self._store.clear_messages(CHUNK)
+        self._events.count("messages_cleared", cleared)
+        self._events.count("letters_cleared", await self._store.clear_letters(LETTERS_KEPT, CHUNK))
+        return cleared
 
     async def _warn_of_unknown_tasks(self) -> None:
         """Say once of each task that its jobs wait in vain: nothing else would tell whoever watches a worker."""

@@ -4,12 +4,22 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from mainspring.runtime.call import CallFacts
 from mainspring.runtime.context import Context
 from mainspring.runtime.definition import Definition
 from mainspring.runtime.executors.executor import arguments_of
+
+
+class Invoked(Protocol):
+    """Something to be run in a thread."""
+
+    def run(self) -> object: ...
+
+    def stop(self) -> None:
+        """Tell it to stop; called from another thread."""
+        ...
 
 
 class Invocation:

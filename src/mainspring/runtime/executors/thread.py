@@ -15,7 +15,7 @@ from mainspring.runtime.call import CallFacts, current_call
 from mainspring.runtime.context import Context
 from mainspring.runtime.definition import Definition
 from mainspring.runtime.executors.errors import CANNOT_TRAVEL, escaped
-from mainspring.runtime.executors.invoke import Invocation
+from mainspring.runtime.executors.invoke import Invocation, Invoked
 from mainspring.runtime.executors.link import Hold, LoopLink
 from mainspring.runtime.executors.realtime import after
 
@@ -35,14 +35,19 @@ class ThreadExecutor:
         return len(self._works)
 
     async def call(self, definition: Definition, facts: CallFacts, context: Context | None = None) -> object:
-        if self._closed:
-            raise ShuttingDown(facts.task)
         current_call.set(facts)
+        link = context.link if context is not None and isinstance(context.link, LoopLink) else None
+        return await self.do(Invocation(definition, facts, context), facts.task, link)
+
+    async def do(self, invocation: Invoked, what: str, link: LoopLink | None = None) -> object:
+        """Run anything that can be told to stop, and end as it does."""
+        if self._closed:
+            raise ShuttingDown(what)
         thread = self._rested.pop() if self._rested else self._new_thread()
-        work = _Work(self, Invocation(definition, facts, context))
-        hold = Hold(f"{thread.name} in {facts.task}")
-        if context is not None and isinstance(context.link, LoopLink):
-            context.link.hold = hold
+        work = _Work(self, invocation)
+        hold = Hold(f"{thread.name} in {what}")
+        if link is not None:
+            link.hold = hold
         self._works.add(work)
         try:
             with hold:
@@ -106,7 +111,7 @@ class _Thread(threading.Thread):
 class _Work:
     """One call: done in a thread, waited for on the loop."""
 
-    def __init__(self, executor: ThreadExecutor, invocation: Invocation) -> None:
+    def __init__(self, executor: ThreadExecutor, invocation: Invoked) -> None:
         self._executor = executor
         self._invocation = invocation
         self._variables = copy_context()

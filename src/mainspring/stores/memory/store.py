@@ -12,14 +12,25 @@ from mainspring.stores.memory.inspect import InspectorRole
 from mainspring.stores.memory.jobs import JobsRole
 from mainspring.stores.memory.locks import LocksRole
 from mainspring.stores.memory.nodes import NodesRole, OperatorRole
+from mainspring.stores.memory.outboxes import OutboxesRole
 from mainspring.stores.memory.schedules import SchedulesRole
 from mainspring.stores.memory.upkeep import UpkeepRole
 
 _SYSTEM_CLOCK: Final = SystemClock()
 
 
-class MemoryStore(JobsRole, UpkeepRole, SchedulesRole, BreakersRole, NodesRole, LocksRole, OperatorRole, InspectorRole):
-    """Fulfils every role of `mainspring.stores.port.Store`.
+class MemoryStore(
+    JobsRole,
+    UpkeepRole,
+    SchedulesRole,
+    BreakersRole,
+    OutboxesRole,
+    NodesRole,
+    LocksRole,
+    OperatorRole,
+    InspectorRole,
+):
+    """Fulfils every role of `mainspring.stores.port.Store`, and that of `mainspring.stores.outbox.Outboxes`.
 
     What it holds outlives `close`: who opens it again finds everything there.
     """

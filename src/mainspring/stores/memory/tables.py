@@ -15,6 +15,7 @@ from mainspring.errors import NodeGone
 from mainspring.stores.memory.circuits import Circuits
 from mainspring.stores.memory.gates import Gates, Taken, taken_by
 from mainspring.stores.memory.lanes import Lanes
+from mainspring.stores.memory.logs import Logs
 from mainspring.stores.memory.plans import Plans
 from mainspring.stores.memory.turns import Turns
 from mainspring.stores.memory.uniques import Uniques
@@ -86,6 +87,7 @@ class Tables:
         self.circuits = Circuits()
         self.uniques = Uniques()
         self.plans = Plans()
+        self.logs = Logs()
         self.nodes: dict[NodeId, Node] = {}
         self.used_ids: set[NodeId] = set()
         self.last_known: dict[Name, datetime] = {}  # when a task was last known by a node that has forgotten it or died

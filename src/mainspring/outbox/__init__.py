@@ -1,0 +1,1 @@
+"""Messages on their way: what a node does about outboxes."""
