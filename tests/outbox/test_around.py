@@ -15,8 +15,8 @@ from tests.outbox.conftest import all_done, outboxes, stands, until
     ("grant", "allowed"),
     [
         ([BackgroundJobs()], False),
-        ([BackgroundJobs(), EnqueueTasks(["mail"])], False),
-        ([BackgroundJobs(), EnqueueTasks([""])], True),
+        ([BackgroundJobs(), EnqueueTasks(("mail",))], False),
+        ([BackgroundJobs(), EnqueueTasks(("",))], True),
         ([BackgroundJobs(), EnqueueTasks()], True),
     ],
 )
