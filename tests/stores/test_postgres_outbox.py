@@ -306,6 +306,17 @@ def test_who_finds_somebody_else_at_it_waits_for_nobody(postgres: Server, verbs:
     assert box.log == [b"1"]
 
 
+def test_numbers_that_somebody_else_gave_since_the_look_are_told(verbs: Verbs, box: Box) -> None:
+    box.publish(b"1")
+    looked = verbs.run(outboxes.look(None, [box.name]))
+    box.publish(b"2")
+    box.look()
+    last = verbs.run(outboxes.number(looked))
+
+    found = outboxes.numbered(looked, last, looked.now)  # type: ignore[arg-type] # it is there
+    assert (found.is_sequenced, [view.last for view in found.partitions]) == (True, [2])
+
+
 @on_real_time
 async def test_what_is_committed_until_the_line_is_held_is_numbered_whatever_a_roles_isolation_is(
     postgres: Server, schema: str

@@ -23,7 +23,6 @@ from mainspring.client.options import Options
 from mainspring.core.job import JobId
 from mainspring.core.outbox import LONGEST_NAME, check_name, check_partitions, partition_of
 from mainspring.errors import (
-    CapabilityError,
     DeclarationError,
     NameTaken,
     PartitionOutOfRange,
@@ -35,8 +34,7 @@ from mainspring.outbox.definition import Handler, HandlerOptions, OutboxDefiniti
 from mainspring.outbox.events import Counts, DeliveryListener
 from mainspring.outbox.message import Batch, Message
 from mainspring.outbox.payloads import Payloads
-from mainspring.plugins.capability import EnqueueTasks
-from mainspring.runtime.call import acting_namespace, current_call
+from mainspring.runtime.call import current_call
 from mainspring.runtime.own_end import HandlerTransaction
 from mainspring.runtime.part import Part, Seat
 from mainspring.stores import outbox as stored
@@ -142,7 +140,7 @@ class Outbox(DeadLetters[T]):
         return self._playing(self._connection.store_sync()).publish_in_sync(_inner(tx), new)
 
     def _new(self, messages: Iterable[Outgoing[T] | T]) -> list[NewMessage]:
-        self._ask()
+        self._connection.guard.publish()
         call = current_call.get()
         traceparent = None if call is None else call.traceparent
         return [
@@ -169,13 +167,6 @@ class Outbox(DeadLetters[T]):
         if type(partition) is not int or not 0 <= partition < self.partitions:
             raise PartitionOutOfRange(self.name, partition, self.partitions)
         return partition
-
-    def _ask(self) -> None:
-        """Raise `CapabilityError` if a plugin publishes that may not have the program do something."""
-        guard = self._connection.guard
-        granted = None if guard is None else guard.ask(EnqueueTasks)
-        if granted is not None and not granted.allows(""):
-            raise CapabilityError(acting_namespace(), "EnqueueTasks of the program itself")
 
     # Delivering.
 

@@ -76,7 +76,7 @@ def number(looked: Look) -> Verb[dict[int, int]]:
 
     Several statements, in a transaction that is READ COMMITTED: what is new is to be seen once the lines are held.
     """
-    held = {line: looked.views[line].last for (line,) in (yield Ask(_HOLD, (looked.fresh,)))}
+    held = [line for (line,) in (yield Ask(_HOLD, (looked.fresh,)))]
     foreign = [line for line in looked.foreign if line in held]
     plain = [line for line in held if line not in foreign]
     given: list[Row] = []
@@ -84,10 +84,7 @@ def number(looked: Look) -> Verb[dict[int, int]]:
         given += yield Ask(_NUMBER, (plain, CHUNK))
     for line in foreign:
         given += yield Ask(_NUMBER_FOREIGN, (line, CHUNK))
-    last = dict(held)
-    for line, seq in given:
-        last[line] = max(last[line], seq)
-    return last
+    return dict(given)
 
 
 def numbered(looked: Look, last: dict[int, int], now: datetime) -> PartitionsLooked:

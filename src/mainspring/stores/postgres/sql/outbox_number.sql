@@ -1,5 +1,6 @@
 -- Gives all that is new in some lines, which are held, its `seq`: see outbox_look.sql. Its snapshot has to be taken once
--- they are held, so it is a statement of its own, in a transaction that is READ COMMITTED.
+-- they are held, so it is a statement of its own, in a transaction that is READ COMMITTED. Returns the last one of each,
+-- which somebody else may have given since it was looked.
 -- Indexes: outbox_chunks_pkey, outbox_messages_by_xid.
 WITH present AS MATERIALIZED (
     SELECT pg_current_snapshot() AS snapshot, (SELECT system_identifier FROM pg_control_system()) AS cluster
@@ -41,13 +42,16 @@ news AS (
 ),
 placed AS (
     SELECT news.*, row_number() OVER (PARTITION BY line ORDER BY number) AS place FROM news
+),
+added AS (
+    INSERT INTO mainspring.outbox_chunks (line, first, last, numbers, xids, since, until, snapshot, cluster)
+    SELECT chunks.*, present.snapshot, present.cluster
+    FROM (
+        SELECT
+            line, last + min(place), last + max(place), array_agg(number ORDER BY place), array_agg(xid ORDER BY place),
+            min(published_at), max(published_at)
+        FROM placed GROUP BY line, last, (place - 1) / $2::integer
+    ) AS chunks CROSS JOIN present
+    RETURNING line, last
 )
-INSERT INTO mainspring.outbox_chunks (line, first, last, numbers, xids, since, until, snapshot, cluster)
-SELECT chunks.*, present.snapshot, present.cluster
-FROM (
-    SELECT
-        line, last + min(place), last + max(place), array_agg(number ORDER BY place), array_agg(xid ORDER BY place),
-        min(published_at), max(published_at)
-    FROM placed GROUP BY line, last, (place - 1) / $2::integer
-) AS chunks CROSS JOIN present
-RETURNING line, last
+SELECT line, max(last) FROM (SELECT line, last FROM lines UNION ALL SELECT line, last FROM added) AS lasts GROUP BY line

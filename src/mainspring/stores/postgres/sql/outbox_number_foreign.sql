@@ -1,6 +1,6 @@
 -- Gives messages of one line, which is held, their `seq` in a cluster where the last snapshot means nothing, as after a dump
 -- that was played into another server: all that are in no chunk. Reads all of the line; it is done once, since the last
--- chunk says so then. Indexes: outbox_chunks_pkey, outbox_messages_by_xid.
+-- chunk says so then. Returns the last one. Indexes: outbox_chunks_pkey, outbox_messages_by_xid.
 WITH present AS MATERIALIZED (
     SELECT pg_current_snapshot() AS snapshot, (SELECT system_identifier FROM pg_control_system()) AS cluster
 ),
@@ -17,15 +17,18 @@ placed AS (
     WHERE line = $1 AND number NOT IN (
         SELECT unnest(numbers) FROM mainspring.outbox_chunks AS chunks WHERE chunks.line = $1
     )
-)
-INSERT INTO mainspring.outbox_chunks (line, first, last, numbers, xids, since, until, snapshot, cluster)
-SELECT
-    $1, head.last + chunks.first, head.last + chunks.last, chunks.numbers, chunks.xids, chunks.since, chunks.until,
-    present.snapshot, present.cluster
-FROM (
+),
+added AS (
+    INSERT INTO mainspring.outbox_chunks (line, first, last, numbers, xids, since, until, snapshot, cluster)
     SELECT
-        min(place) AS first, max(place) AS last, array_agg(number ORDER BY place) AS numbers,
-        array_agg(xid ORDER BY place) AS xids, min(published_at) AS since, max(published_at) AS until
-    FROM placed GROUP BY (place - 1) / $2::integer
-) AS chunks CROSS JOIN head CROSS JOIN present
-RETURNING line, last
+        $1, head.last + chunks.first, head.last + chunks.last, chunks.numbers, chunks.xids, chunks.since, chunks.until,
+        present.snapshot, present.cluster
+    FROM (
+        SELECT
+            min(place) AS first, max(place) AS last, array_agg(number ORDER BY place) AS numbers,
+            array_agg(xid ORDER BY place) AS xids, min(published_at) AS since, max(published_at) AS until
+        FROM placed GROUP BY (place - 1) / $2::integer
+    ) AS chunks CROSS JOIN head CROSS JOIN present
+    RETURNING last
+)
+SELECT $1::bigint, max(last) FROM (SELECT last FROM head UNION ALL SELECT last FROM added) AS lasts
