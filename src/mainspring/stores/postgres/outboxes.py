@@ -84,7 +84,7 @@ def number(looked: Look) -> Verb[dict[int, int]]:
         given += yield Ask(_NUMBER, (plain, CHUNK))
     for line in foreign:
         given += yield Ask(_NUMBER_FOREIGN, (line, CHUNK))
-    return dict(given)
+    return {row[0]: row[1] for row in given}
 
 
 def numbered(looked: Look, last: dict[int, int], now: datetime) -> PartitionsLooked:
