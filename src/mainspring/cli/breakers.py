@@ -10,7 +10,7 @@ from mainspring.app import Mainspring
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago, me
+from mainspring.cli.words import ago, length, me
 from mainspring.core.breaker import Phase, PhaseChange, refusal
 from mainspring.stores.records import BreakerView
 
@@ -64,7 +64,7 @@ async def show(app: Mainspring, *, task: str, limit: int, as_json: bool) -> None
         return
     now = app.store.now()
     rule = story.breaker.rule
-    click.echo(f"{task} opens after {rule.threshold} failures in a row, and probes after {rule.cooldown}.")
+    click.echo(f"{task} opens after {rule.threshold} failures in a row, and probes after {length(rule.cooldown)}.")
     print_table(COLUMNS, [_row(story.breaker, now)])
     if story.changes:
         click.echo()
