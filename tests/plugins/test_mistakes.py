@@ -17,6 +17,7 @@ from mainspring.plugins import (
     Schedules,
     Services,
 )
+from mainspring.plugins.capability import Grants
 from mainspring.plugins.sinks import LadybugSink, Neo4jSink
 from mainspring.stores.memory import MemoryStore
 from mainspring.testing import VirtualTime
@@ -173,6 +174,11 @@ def test_a_job_that_wants_arguments_is_told_that_nobody_gives_them() -> None:
 
     with pytest.raises(DeclarationError, match=r"job tidy:mail: its schedule gives it no arguments .*at to: missing"):
         Plugin("tidy", "1").job(schedule=Every("1h"))(mail)
+
+
+def test_what_was_never_asked_for_is_for_the_host_to_grant_or_the_author_to_ask_for() -> None:
+    with pytest.raises(CapabilityError, match=r"where that says 'all', its author adds it to Plugin\(…, requires="):
+        Grants([BackgroundJobs()]).must("tidy", HostWrite)
 
 
 # The mirror.

@@ -142,4 +142,4 @@ async def test_what_is_nested_deeply_is_carried_or_refused(app: Mainspring, ask:
 async def test_what_is_not_there_or_does_not_fit_is_told_with_where_to_look(ask: Ask) -> None:
     missing, misfit = await ask("control/lst"), await ask("control/add", {"qname": "photos:sweep", "kind": "daily"})
     for error in (error_of(missing, 404), error_of(misfit, 422)):
-        assert error["hint"].startswith("/api/v1/openapi.json says what can be asked for")
+        assert error["hint"].startswith("…/api/v1/openapi.json says what can be asked for")

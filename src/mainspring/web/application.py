@@ -33,7 +33,7 @@ MOST: Final = 1_000_000
 """Bytes of a body."""
 LOCAL: Final = Identity("local", frozenset(Permission))
 """Whoever asks from this machine, where there is no auth."""
-LISTED: Final = f"{BASE}/openapi.json says what can be asked for, and what each field takes"
+LISTED: Final = f"…{BASE}/openapi.json says what can be asked for, and what each field takes"
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
