@@ -299,6 +299,11 @@ class Mainspring:
             self._upkeep = False
         await self.plugins.uninstall(id_)
 
+    @property
+    def wants_upkeep(self) -> bool:
+        """Whether nodes of this app bring Mainspring's own jobs along."""
+        return bool(self._upkeep or (self._upkeep is None and any(True for _ in self.plugins)))
+
     def mirror(self, sink: "CypherSink", *, name: str = "mainspring:mirror", timeout: Duration = "10s") -> "Mirror":
         """Have copies of the state of schedules kept in a graph, by one node at a time.
 
@@ -385,7 +390,7 @@ class Mainspring:
 
     def _bring_upkeep(self) -> None:
         """Install Mainspring's own jobs where they are wanted: where others bring theirs, or the app says so."""
-        if self._upkeep or (self._upkeep is None and any(True for _ in self.plugins)):
+        if self.wants_upkeep:
             self.plugins.install_upkeep()
 
     def _tell_nodes(self) -> tuple[NodeId, ...]:

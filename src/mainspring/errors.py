@@ -484,7 +484,8 @@ class CapabilityError(PluginError, PermissionError):
         plugin: str,
         capability: str,
         problem: str = "",
-        advice: str = "its host grants with app.install(…, grant=[…])",
+        advice: str = "its host grants it with app.install(…, grant=[…]), or, "
+        "where that says 'all', its author adds it to Plugin(…, requires=[…])",
     ) -> None:
         super().__init__(plugin, problem)
         self.args = (plugin, capability, problem, advice)

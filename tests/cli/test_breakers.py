@@ -89,6 +89,7 @@ def test_what_opened_a_breaker_is_shown_with_its_failures(shop: Shop) -> None:
     assert " 3/3 " in line
     assert line.endswith("; ConnectionError: nobody answers")
     shown = cli("breakers", "show", "mail", "--url", shop.url).output.splitlines()
+    assert shown[0] == "mail opens after 3 failures in a row, and probes after 1 h."
     assert shown[-1].endswith("ConnectionError: nobody answers")
     cli("breakers", "open", "mail", "--url", shop.url)
     assert "/3" not in cli("breakers", "list", "--url", shop.url).output

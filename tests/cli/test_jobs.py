@@ -216,6 +216,7 @@ def test_arguments_are_json_by_position_or_by_name(shop: Shop) -> None:
         (["add", "1", "--dleay", "5s"], "No such option: --dleay"),
         (["add", "1", "2", "3"], "takes 2 by position, 3 given"),
         (["add", "--args", "[1]"], "--args takes an object"),
+        (["add", "--args", "a=1"], "--args takes an object of JSON, as in '{\"photo\": 7}', not a=1"),
         (["add", "--args", '{"c": 1}'], "add at c: unknown argument"),
         (["add", "1", "--delay", "soon"], "'soon' is no valid duration"),
         (["add", "1", "--priority", "101"], "101 is not in the range"),
@@ -266,3 +267,19 @@ def test_waiting_prints_the_result_and_fails_with_the_job(shop: Shop) -> None:
         worker.says("once more to hurry")
         worker.signal()
         worker.ends()
+
+
+@pytest.mark.slow
+def test_whoever_waits_is_told_why_the_job_does_not_begin(shop: Shop) -> None:
+    done = shop.run("jobs", "enqueue", "shop:app", "add", "1", "--wait", "--timeout", "3s")
+    assert done.returncode == 1
+    told, ended = done.stderr.splitlines()
+    assert told == "mainspring: the job waits: no node is at work; start one, as with: mainspring worker MODULE:APP"
+    assert "was still ready after 3 s" in ended
+
+
+def test_a_task_that_is_taken_for_an_app_is_told_with_what_to_say(shop: Shop) -> None:
+    (shop.folder / "mail.py").write_text("send = print", encoding="utf-8")
+    done = shop.run("jobs", "enqueue", "mail:send", "1", MAINSPRING_APP="shop:app")
+    assert done.returncode == 2
+    assert done.stderr.endswith("; if mail:send is the task, say --app shop:app too\n")

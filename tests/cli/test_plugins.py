@@ -24,6 +24,9 @@ async def draw() -> None: ...
 app.install(own, grant=[BackgroundJobs(3)])
 app.plugins.discover(allow=["good", "raises"])
 plain = Mainspring("memory://")
+upkept = Mainspring("memory://", upkeep=True)
+without = Mainspring("memory://", upkeep=False)
+without.install(Plugin("bare", "1"))
 """
 
 
@@ -50,22 +53,25 @@ def lines(packages: Packages, *arguments: str, code: int = 0) -> list[dict[str, 
 
 
 def test_plugins_are_listed_with_what_they_may_and_bring(packages: Packages) -> None:
-    heading, own, good, raises, stranger = said(packages, "list", "shop:app").splitlines()
+    heading, own, good, upkeep, raises, stranger = said(packages, "list", "shop:app").splitlines()
     assert heading.split() == ["NAME", "STATE", "VERSION", "GRANTED", "TASKS", "SCHEDULES", "SERVICES", "NOTE"]
     assert own.split(maxsplit=7)[:7] == ["own", "installed", "0.1", "BackgroundJobs(max_concurrent=3)", "1", "0", "0"]
     assert own.endswith("pictures and such")
     assert good.split()[:3] == ["good", "installed", "1.0"]
     assert good.split()[-3:] == ["3", "1", "1"]
+    assert upkeep.split()[:2] == ["mainspring", "built-in"]
     assert "ZeroDivisionError: division by zero" in raises
     assert stranger.split(maxsplit=2) == ["stranger", "refused", "the app does not allow it: stranger:plugin"]
 
 
 def test_plugins_are_listed_for_programs(packages: Packages) -> None:
-    own, good, raises, stranger = lines(packages, "list", "shop:app")
+    own, good, upkeep, raises, stranger = lines(packages, "list", "shop:app")
     assert own["granted"] == ["BackgroundJobs(max_concurrent=3)"]
     assert (own["tasks"], own["entry_point"]) == (["own:draw"], None)
     assert (good["schedules"], good["services"], good["entry_point"]) == (["good:sweep"], ["good:watch"], "good:plugin")
-    assert [one["state"] for one in (own, good, raises, stranger)] == ["installed", "installed", "broken", "refused"]
+    assert upkeep["schedules"] == [f"mainspring:{name}" for name in ("retention_sweep", "statistics", "compaction")]
+    states = [one["state"] for one in (own, good, upkeep, raises, stranger)]
+    assert states == ["installed", "installed", "built-in", "broken", "refused"]
 
 
 def test_an_app_that_looks_for_none_shows_what_there_is_and_loads_none_of_it(packages: Packages) -> None:
@@ -113,7 +119,10 @@ def test_what_is_not_granted_is_named_and_the_code_says_so(packages: Packages) -
     [
         ("raises", "it cannot be loaded: ZeroDivisionError"),
         ("stranger", "it ended the process that loaded it, with exit code 9"),
-        ("nobody", "no package offers a plugin of that name; there are: good, raises, stranger"),
+        (
+            "nobody",
+            "no package offers a plugin of that name; there are: good, raises, stranger; one in a module is named as MODULE:PLUGIN",
+        ),
         ("good:seen", "it is no Plugin and makes none, but dict"),
     ],
 )
@@ -179,3 +188,8 @@ def test_a_plugin_that_blocks_while_it_is_loaded_is_given_up(
     packages.add("sleeper", "import time; time.sleep(600)")
     monkeypatch.chdir(packages.folder)
     assert "still being loaded after 2 s" in loaded_apart("sleeper:plugin", (), patience=2)["problems"][0]
+
+
+@pytest.mark.parametrize(("app", "has"), [("upkept", True), ("without", False), ("plain", False)])
+def test_what_mainspring_brings_itself_is_listed_where_nodes_bring_it(packages: Packages, app: str, has: bool) -> None:
+    assert any(one["name"] == "mainspring" for one in lines(packages, "list", f"shop:{app}")) == has

@@ -217,3 +217,20 @@ def test_the_doctor_tells_of_rows_that_do_nothing(place: Place) -> None:
     done = cli("doctor", "--url", place.url)
     assert done.exit_code == 0
     assert "1 row is kept and does nothing: there is no schedule 'Sometimes'" in done.output
+
+
+def test_the_url_of_the_file_itself_is_told_with_the_folder(place: Place) -> None:
+    place.fill()
+    done = cli("schedules", "list", "--url", f"{place.url}/_system/background_jobs.json")
+    assert done.exit_code == 3
+    assert done.output.endswith(f"a URL names the folder that has _system in it: {place.folder}\n")
+    assert place.path.exists()
+
+
+def test_nobody_waits_for_a_job_that_only_this_process_could_run(place: Place) -> None:
+    place.fill()
+    done = cli("schedules", "run", "nightly", "--wait", "--url", place.url)
+    assert done.exit_code == 2
+    assert done.output.endswith("no worker could run the job while this one waits; leave out --wait\n")
+    with place.opened() as app:
+        assert not app.schedules.runs_sync("nightly").runs

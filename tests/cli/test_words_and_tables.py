@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.cli.schedules_words import paused_text
 from mainspring.cli.table import GAP, SMALLEST, Column, fit, lines
 from mainspring.cli.words import ago, count, length, size
+from mainspring.core.schedule import CANCELLED, Paused
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -87,3 +89,10 @@ def test_a_row_fits_whenever_it_can(widths: list[int], width: int) -> None:
     fixed = max(len("ID"), widths[0]) + max(len("N"), widths[3])
     smallest = fixed + min(SMALLEST, max(len("TASK"), widths[1])) + 2 * GAP
     assert longest <= max(width, smallest)
+
+
+def test_a_schedule_that_was_cancelled_is_not_said_to_be_paused_by_that_word() -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    paused = Paused(at=now - timedelta(minutes=3), by=CANCELLED, reason="it was cancelled")
+    assert paused_text(paused, now) == "cancelled 3 min ago; mainspring control add brings it back"
+    assert paused_text(Paused(at=paused.at, by="ada", reason="moves"), now) == "since 3 min, by ada: moves"

@@ -21,7 +21,7 @@ from mainspring.core.limits import Limit
 from mainspring.core.missed import Reason
 from mainspring.core.rules import Rule
 from mainspring.core.schedule import Run
-from mainspring.errors import DeclarationError, JobFailed, LeaseLost, NameTaken, PayloadError
+from mainspring.errors import DeclarationError, JobFailed, LeaseLost, NameTaken
 from mainspring.ids import Ids, heir
 from mainspring.plugins import (
     BackgroundJobs,
@@ -99,7 +99,7 @@ def test_a_concurrency_that_is_none_is_refused(plugin: Plugin, concurrency: Any)
 def test_a_job_that_cannot_be_declared_leaves_nothing_behind(plugin: Plugin) -> None:
     async def sweep(folder: str) -> None: ...
 
-    with pytest.raises(PayloadError, match="folder"):
+    with pytest.raises(DeclarationError, match="folder"):
         plugin.job(schedule=Manual())(sweep)
     with pytest.raises(DeclarationError, match="one limit"):
         plugin.job(schedule=Manual(), limit=Limit(concurrency=2))(sweep)

@@ -1,12 +1,13 @@
 """Mistakes that are easily made with plugins and hosts, and the words that help."""
 
 import re
+import sys
 from typing import Any
 
 import pytest
 
 from mainspring import Context, Every, Mainspring, Manual, Plugin, Retry
-from mainspring.errors import CapabilityError, DeclarationError, JobFailed
+from mainspring.errors import CapabilityError, DeclarationError, JobFailed, PluginError
 from mainspring.plugins import (
     BackgroundJobs,
     Done,
@@ -16,6 +17,8 @@ from mainspring.plugins import (
     Schedules,
     Services,
 )
+from mainspring.plugins.capability import Grants
+from mainspring.plugins.sinks import LadybugSink, Neo4jSink
 from mainspring.stores.memory import MemoryStore
 from mainspring.testing import VirtualTime
 
@@ -158,3 +161,35 @@ async def test_a_service_is_asked_for_by_its_type_and_not_by_a_name(app: Mainspr
         job = await send.enqueue()
         with pytest.raises(JobFailed, match=advice):
             await job.result(timeout="1m")
+
+
+def test_a_plugin_that_is_not_there_is_told_with_those_that_are(alone: Mainspring) -> None:
+    alone.install(Plugin("tidy", "1"))
+    with pytest.raises(PluginError, match="plugin tydi: it is not installed; there are: tidy"):
+        alone.plugins.uninstall_sync("tydi")
+
+
+def test_a_job_that_wants_arguments_is_told_that_nobody_gives_them() -> None:
+    async def mail(to: str) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"job tidy:mail: its schedule gives it no arguments .*at to: missing"):
+        Plugin("tidy", "1").job(schedule=Every("1h"))(mail)
+
+
+def test_what_was_never_asked_for_is_for_the_host_to_grant_or_the_author_to_ask_for() -> None:
+    with pytest.raises(CapabilityError, match=r"where that says 'all', its author adds it to Plugin\(…, requires="):
+        Grants([BackgroundJobs()]).must("tidy", HostWrite)
+
+
+# The mirror.
+
+
+def test_a_sink_whose_package_is_missing_says_so_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ladybug", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'mainspring\[graph\]'"):
+        LadybugSink("graph.lbug")
+
+
+def test_a_sink_for_neo4j_takes_a_driver_and_no_address() -> None:
+    with pytest.raises(DeclarationError, match=r"Neo4jSink: it takes an async driver, .* not 'neo4j://localhost'"):
+        Neo4jSink("neo4j://localhost")  # type: ignore[arg-type]  # the mistake

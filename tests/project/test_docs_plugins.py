@@ -14,11 +14,9 @@ TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
 
 END = """
 import asyncio
-from contextlib import closing
 
 async def main() -> None:
     with closing(sqlite3.connect("photos.db")) as photos:
-        photos.execute("CREATE TABLE thumbnails (id INTEGER, stale INTEGER)")
         photos.execute("INSERT INTO thumbnails VALUES (7, 0), (8, 1)")
         photos.commit()
     async with app.node():

@@ -5,14 +5,16 @@ import base64
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
+from mainspring import Mainspring
 from mainspring.errors import DeclarationError
-from mainspring.web import ROLES, Identity, Password, Permission, TokenFile
+from mainspring.web import ROLES, Identity, Password, Permission, TokenFile, api
 from mainspring.web.application import described
 from mainspring.web.control import ROUTES
 from tests.web.conftest import Ask, error_of
@@ -247,3 +249,25 @@ async def test_a_way_that_fails_lets_nobody_in(ask: Ask) -> None:
     response = await ask("control/list", auth=broken)
     assert error_of(response, 500)["code"] == "internal"
     assert "directory" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"), [({}, "say who you are"), (basic("admin:wrong one"), "nobody is known by that")]
+)
+async def test_whoever_is_not_known_is_told_how_to_be(ask: Ask, headers: dict[str, str], message: str) -> None:
+    error = error_of(await ask("control/list", auth=Password("geheim, geheim"), headers=headers), 401)
+    assert (error["message"], error["hint"]) == (message, "by HTTP Basic: curl -u NAME:PASSWORD")
+    error = error_of(await ask("control/list", auth=lambda _: None, headers=headers), 401)
+    assert "hint" not in error
+
+
+@pytest.mark.parametrize("auth", ["geheim, geheim", Password])
+def test_what_cannot_know_anybody_is_refused_and_not_repeated(app: Mainspring, auth: Any) -> None:  # noqa: ANN401 - a mistake
+    with pytest.raises(DeclarationError, match=r"api: auth is a Password\(…\)") as refused:
+        api(app, auth=auth)
+    assert "geheim" not in str(refused.value)
+
+
+def test_an_api_is_that_of_an_app() -> None:
+    with pytest.raises(DeclarationError, match=r"it is made of a Mainspring, and not of a str"):
+        api("sqlite:///jobs.db")  # type: ignore[arg-type]  # the mistake

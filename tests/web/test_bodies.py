@@ -121,7 +121,8 @@ async def test_a_body_that_breaks_off_ends_the_request(app: Mainspring) -> None:
 async def test_other_methods_are_refused_in_the_same_shape(app: Mainspring, method: str) -> None:
     async with client(api(app)) as found:
         response = await found.request(method, f"{BASE}/control/flush")
-    assert error_of(response, 405)["code"] == "wrong_method"
+    error = error_of(response, 405)
+    assert (error["code"], error["message"]) == ("wrong_method", "this is asked for with POST")
     assert response.headers["allow"] == "POST"
 
 
@@ -136,3 +137,9 @@ async def test_what_is_nested_deeply_is_carried_or_refused(app: Mainspring, ask:
     assert submitted.status_code in {200, 400}
     run = await ask("control/run", content=b'{"qname": "photos:sweep", "args": {"a": ' + deep + b"}}", headers=JSON)
     assert run.status_code in {400, 422}
+
+
+async def test_what_is_not_there_or_does_not_fit_is_told_with_where_to_look(ask: Ask) -> None:
+    missing, misfit = await ask("control/lst"), await ask("control/add", {"qname": "photos:sweep", "kind": "daily"})
+    for error in (error_of(missing, 404), error_of(misfit, 422)):
+        assert error["hint"].startswith("…/api/v1/openapi.json says what can be asked for")

@@ -10,8 +10,9 @@ from mainspring.app import Mainspring
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago, me
+from mainspring.cli.words import ago, length, me
 from mainspring.core.breaker import Phase, PhaseChange, refusal
+from mainspring.duration import duration
 from mainspring.stores.records import BreakerView
 
 PAGE: Final = 500
@@ -64,7 +65,8 @@ async def show(app: Mainspring, *, task: str, limit: int, as_json: bool) -> None
         return
     now = app.store.now()
     rule = story.breaker.rule
-    click.echo(f"{task} opens after {rule.threshold} failures in a row, and probes after {rule.cooldown}.")
+    cooldown = length(duration(rule.cooldown))
+    click.echo(f"{task} opens after {rule.threshold} failures in a row, and probes after {cooldown}.")
     print_table(COLUMNS, [_row(story.breaker, now)])
     if story.changes:
         click.echo()

@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from mainspring.app import Mainspring
-from mainspring.cli.codes import Code
 from mainspring.cli.durations import DURATION
-from mainspring.cli.plain import plain, print_json
-from mainspring.cli.reach import VARIABLE, as_json, named_app, source_of_app
-from mainspring.cli.root import Refusal
+from mainspring.cli.plain import print_json
+from mainspring.cli.reach import VARIABLE, as_json, named_app
+from mainspring.cli.target import NoApp
+from mainspring.cli.waiting import must_be_shared, tell_result
 from mainspring.client.arguments import payload_from
 from mainspring.client.options import Using
 from mainspring.handle import JobHandle
@@ -51,9 +51,9 @@ def enqueue(
     if timeout is not None and not wait:
         raise click.UsageError("--timeout limits --wait, which was not given")
     target, (task, *values) = _split(words, target)
-    app = named_app(target)
-    if wait and not source_of_app(app).again:
-        raise Refusal("its store lives within one program, so no worker would ever see the job", Code.USAGE)
+    app = _loaded(target, words[0])
+    if wait:
+        must_be_shared(app)
     found = app.find(task)
     args, kwargs = found.definition.arguments.decode(payload_of(found.definition, tuple(values), named))
     options: Using = {"delay": delay, "priority": priority, "queue": queue, "tags": tags or None}
@@ -65,8 +65,7 @@ def enqueue(
             if not wait:
                 _told(job, as_json=as_json)
                 return
-            await job.result(timeout)
-            await _tell_result(app, job, as_json=as_json)
+            await tell_result(app, job, timeout, as_json=as_json)
 
     asyncio.run(work())
 
@@ -80,6 +79,16 @@ def _split(words: Sequence[str], target: str | None) -> tuple[str | None, Sequen
     return words[0], words[1:]
 
 
+def _loaded(target: str | None, first: str) -> Mainspring:
+    variable = os.environ.get(VARIABLE)
+    try:
+        return named_app(target)
+    except NoApp as error:
+        if variable and target == first:
+            raise NoApp(f"{error}; if {first} is the task, say --app {variable} too") from error
+        raise
+
+
 def payload_of(definition: Definition, values: tuple[str, ...], named: str | None) -> bytes:
     """Write the arguments as they are stored."""
     by_name = json_object(named, "--args") if named is not None else {}
@@ -88,9 +97,12 @@ def payload_of(definition: Definition, values: tuple[str, ...], named: str | Non
 
 def json_object(text: str, option: str) -> dict[str, object]:
     """Read what was given to an option that takes values by name."""
-    found = _json(text, option)
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        found = None
     if not isinstance(found, dict):
-        raise click.UsageError(f"{option} takes an object, as in '{{\"photo\": 7}}', not {text}")
+        raise click.UsageError(f"{option} takes an object of JSON, as in '{{\"photo\": 7}}', not {text}")
     return found
 
 
@@ -112,12 +124,3 @@ def _told(job: "JobHandle[object]", *, as_json: bool) -> None:
     else:
         click.echo(job.id)
         click.echo("It was there before: its unique key is taken.", err=True)
-
-
-async def _tell_result(app: Mainspring, job: "JobHandle[object]", *, as_json: bool) -> None:
-    view = await app.job(job.id).refresh()
-    if as_json:
-        print_json(view)
-        return
-    envelope = plain(view.result) if view.result is not None else None
-    print_json(envelope["value"] if isinstance(envelope, dict) and "value" in envelope else envelope)

@@ -12,6 +12,9 @@ from mainspring.cli.reach import as_json, named_app
 from mainspring.cli.table import Column, print_table
 from mainspring.client.discovery import Found, find, told
 from mainspring.client.plugins import Installed
+from mainspring.client.upkeep import ID as UPKEEP
+from mainspring.client.upkeep import upkeep
+from mainspring.plugins.capability import Grants
 
 COLUMNS: Final = (
     Column("NAME"),
@@ -63,6 +66,10 @@ def _all(app: Mainspring, found: Found) -> Iterator[Fields]:
         name = names.get(installed.plugin.id)
         point = found.points.get(name) if name else None
         yield {**_installed(installed), "entry_point": point.value if point else None}
+    if app.wants_upkeep and UPKEEP not in app.plugins:
+        brought = upkeep()
+        whole = Installed(plugin=brought, grants=Grants(brought.requires))
+        yield {**_installed(whole), "state": "built-in", "entry_point": None}
     here = {plugin.id for plugin in report.installed.values() if plugin.id in app.plugins}
     for name, point in found.points.items():
         if name in report.installed and report.installed[name].id in here:
@@ -103,7 +110,14 @@ def _row(fields: Fields) -> list[str]:
         case {"granted": list(granted), "tasks": list(tasks), "schedules": list(plans), "services": list(services)}:
             words = ", ".join(str(one).removesuffix("()") for one in granted)
             counts = [str(len(some)) for some in (tasks, plans, services)]
-            return [str(fields["name"]), "installed", str(fields["version"]), words, *counts, str(fields["docs"])]
+            return [
+                str(fields["name"]),
+                str(fields["state"]),
+                str(fields["version"]),
+                words,
+                *counts,
+                str(fields["docs"]),
+            ]
         case _:
             note = fields["problem"] or f"{_SAYS[str(fields['state'])]}: {fields['entry_point']}"
             return [str(fields["name"]), str(fields["state"]), "", "", "", "", "", str(note)]

@@ -68,7 +68,8 @@ def plugin_of(target: str) -> Plugin:
     if target in found.broken:
         raise found.broken[target]
     there = ", ".join(found.points) or "none"
-    raise PluginError(target, f"no package offers a plugin of that name; there are: {there}")
+    where = "one in a module is named as MODULE:PLUGIN"
+    raise PluginError(target, f"no package offers a plugin of that name; there are: {there}; {where}")
 
 
 def problems(plugin: Plugin, grants: Grants) -> Iterator[str]:

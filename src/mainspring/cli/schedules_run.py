@@ -14,10 +14,11 @@ from mainspring.app import Mainspring
 from mainspring.cli.ask import confirmed
 from mainspring.cli.codes import Code
 from mainspring.cli.durations import DURATION
-from mainspring.cli.plain import plain, print_json
+from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.root import Refusal
 from mainspring.cli.schedules_words import INSTANT, at, placed
+from mainspring.cli.waiting import must_be_shared, tell_result
 from mainspring.cli.words import count
 from mainspring.client.backfill import MOST_BACKFILLED, past_slots, without_job
 from mainspring.core.names import Name
@@ -46,6 +47,8 @@ async def run(
     """Make a job of a schedule now, whatever its rule says."""
     if timeout is not None and not wait:
         raise click.UsageError("--timeout limits --wait, which was not given")
+    if wait:
+        must_be_shared(app)
     try:
         job = await app.schedules.run(name)
     except ScheduleError as error:  # what was asked for is in order; the schedule cannot do it
@@ -56,13 +59,7 @@ async def run(
         else:
             click.echo(job.id)
         return
-    await job.result(timeout)
-    view = await job.refresh()
-    if as_json:
-        print_json(view)
-        return
-    envelope = plain(view.result) if view.result is not None else None
-    print_json(envelope["value"] if isinstance(envelope, dict) and "value" in envelope else envelope)
+    await tell_result(app, job, timeout, as_json=as_json)
 
 
 class Part(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from mainspring.cli.schedules_clocks import time_of, wall, zone_info
 from mainspring.cli.words import ago, length
 from mainspring.core.missed import MOMENT
 from mainspring.core.rules import Cron, Every, Manual, Once, Rule
-from mainspring.core.schedule import Paused, Run, Schedule
+from mainspring.core.schedule import CANCELLED, Paused, Run, Schedule
 from mainspring.core.steps import IN_TIME
 from mainspring.stores.records import Look
 
@@ -115,6 +115,8 @@ def next_text(schedule: Schedule, now: datetime) -> str:
 def paused_text(paused: Paused, now: datetime) -> str:
     """Say since when, by whom and why."""
     since = length(now - paused.at)
+    if paused.by == CANCELLED:
+        return f"cancelled {since} ago; mainspring control add brings it back"
     return f"since {since}, by {paused.by or 'someone'}" + (f": {paused.reason}" if paused.reason else "")
 
 

@@ -26,7 +26,7 @@ from mainspring.core.names import Name
 from mainspring.core.rules import Rule
 from mainspring.core.schedule import Plan
 from mainspring.duration import Duration
-from mainspring.errors import BadName, DeclarationError, NameTaken, PluginError, ScheduleError
+from mainspring.errors import BadName, DeclarationError, NameTaken, PayloadError, PluginError, ScheduleError
 from mainspring.plugins.capability import BackgroundJobs, Capability, Grants, Schedules, Services
 from mainspring.runtime.service import ServiceDefinition
 from mainspring.task import Declarer, Task
@@ -161,7 +161,12 @@ class Plugin:
             name = task.definition.name
             if name in self.plans:
                 raise NameTaken(str(name))
-            self.plans[name] = plan_of(f"job {name}", schedule, task.call(), of_the_schedule)
+            try:
+                call = task.call()
+            except PayloadError as error:
+                problem = f"its schedule gives it no arguments but its Context ({error}); give the others defaults"
+                raise DeclarationError(f"job {name}", problem) from error
+            self.plans[name] = plan_of(f"job {name}", schedule, call, of_the_schedule)
             self.tasks.append(task)
 
         return Declarer(

@@ -174,7 +174,8 @@ class Plugins:
     def _take_out(self, id_: str) -> None:
         found = self._installed.pop(id_, None)
         if found is None:
-            raise PluginError(id_, "it is not installed")
+            there = ", ".join(self._installed) or "none"
+            raise PluginError(id_, f"it is not installed; there are: {there}")
         plugin = found.plugin
         self._planned.gone[id_] = self._planned.plugins.pop(id_)
         self._planned.changes += 1

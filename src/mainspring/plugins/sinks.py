@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final, LiteralString, Protocol, TypeVar
 
 from mainspring.clock import outside
+from mainspring.errors import DeclarationError
 
 T = TypeVar("T")
 
@@ -66,6 +68,8 @@ class LadybugSink:
     """
 
     def __init__(self, database: object) -> None:
+        if find_spec("ladybug") is None:  # else each pass of the mirror would fail, and only the log would tell
+            raise ModuleNotFoundError("LadybugSink needs ladybug: pip install 'mainspring[graph]'", name="ladybug")
         self._given = database
         self._made: Any = None
         self._connection: Any = None
@@ -172,6 +176,9 @@ class Neo4jSink:
     """
 
     def __init__(self, driver: Neo4jDriver, *, database: str | None = None, constraint: bool = True) -> None:
+        if not callable(getattr(driver, "execute_query", None)):
+            problem = f"it takes an async driver, as neo4j.AsyncGraphDatabase.driver(…) makes one, and not {driver!r}"
+            raise DeclarationError("Neo4jSink", problem)
         self._driver = driver
         self._database = database
         self._constraint = constraint

@@ -33,6 +33,7 @@ MOST: Final = 1_000_000
 """Bytes of a body."""
 LOCAL: Final = Identity("local", frozenset(Permission))
 """Whoever asks from this machine, where there is no auth."""
+LISTED: Final = f"…{BASE}/openapi.json says what can be asked for, and what each field takes"
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -42,6 +43,16 @@ def api(app: Mainspring, *, auth: Auth | None = None, origins: Collection[str] =
     Without `auth` it answers to this machine only. `origins` are other addresses whose pages may ask for changes, as
     `https://admin.example.com`; where it is itself need not be said, unless a proxy changes the header Host.
     """
+    DeclarationError.unless(
+        "api",
+        (
+            (isinstance(app, Mainspring), f"it is made of a Mainspring, and not of a {type(app).__name__}"),
+            (
+                auth is None or (callable(auth) and not isinstance(auth, type)),
+                "auth is a Password(…), a TokenFile(…) or a function that returns an Identity",  # it may be a secret
+            ),
+        ),
+    )
     for origin in origins:
         parts = urlsplit(origin)
         if parts.scheme not in {"http", "https"} or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
@@ -111,11 +122,19 @@ class Desk:
         found = self._auth(request)
         who = await found if inspect.isawaitable(found) else found
         if who is None:
-            challenge = getattr(self._auth, "challenge", "Bearer")
-            raise Problem(401, "unknown", "say who you are", headers={"www-authenticate": challenge})
+            raise _unknown(request, getattr(self._auth, "challenge", ""))
         if not isinstance(who, Identity):
             raise TypeError(f"auth returns an Identity or None, not {who!r}")
         return who
+
+
+def _unknown(request: Request, challenge: str) -> Problem:
+    message = "nobody is known by that" if "authorization" in request.headers else "say who you are"
+    hint = ""
+    if challenge:  # how the program's own function knows people, only the program can say
+        basic = "by HTTP Basic: curl -u NAME:PASSWORD"
+        hint = basic if challenge.startswith("Basic") else "by a token: Authorization: Bearer TOKEN"
+    return Problem(401, "unknown", message, hint, headers={"www-authenticate": challenge or "Bearer"})
 
 
 def _allow(who: Identity, route: AnyRoute) -> None:
@@ -130,7 +149,7 @@ async def _read(route: AnyRoute, request: Request) -> msgspec.Struct:
             return _converted(route, request)
         return _decoded(route, await _body(request) or b"{}")
     except msgspec.ValidationError as error:
-        raise Problem(422, "invalid", str(error)) from None
+        raise Problem(422, "invalid", str(error), LISTED) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "bad_json", str(error)) from None
 
@@ -179,6 +198,12 @@ def _json(status: int, value: object, headers: dict[str, str] | None = None) -> 
 async def _not_found(_: HTTPConnection, error: Exception) -> Response:  # async: Starlette has a thread call any other
     """Say what Starlette has refused in the shape of all others."""
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
+    headers = dict(error.headers or {})
+    if error.status_code == 405 and "Allow" in headers:
+        what = Error(code="wrong_method", message=f"this is asked for with {headers['Allow']}", hint=LISTED)
+        return _json(405, Answer(what), headers)
+    if error.status_code == 404:
+        return _json(404, Answer(Error(code="not_found", message="there is no such path", hint=LISTED)), headers)
     return _refused(error)
 
 

@@ -26,6 +26,10 @@ def on_opening(path: Path, error: OSError) -> StoreError:
     """Say why a document cannot be opened."""
     code = error.errno or 0
     said = os.strerror(code) if code else str(error)
+    folder = path.parent.parent
+    if code == errno.ENOTDIR and (folder.parent.name, folder.name) == (path.parent.name, path.name):
+        told = f"that is the file itself, and a URL names the folder that has {path.parent.name} in it"
+        return StoreError(f"sidecar {folder}", f"{told}: {folder.parent.parent}")
     if advice := _WILL_NOT_PASS.get(code):
         told = advice.format(folder=path.parent, what=error.filename or path)
         return StoreError(f"sidecar {path}", f"it cannot be opened: {said}: {told}")
