@@ -180,6 +180,9 @@ class TestSqliteInTransactions(TransactionsContract):
         virtual_time.run(harness.close())
 
 
+class TestTheOutboxesOfMemory(OnMemory, OutboxesContract): ...
+
+
 class TestTheOutboxesOfSqlite(OnSqlite, OutboxesContract): ...
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from mainspring.stores.memory import MemoryStore
 from mainspring.stores.port import Store
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing.contract import SettableClock, UserTransaction
@@ -37,6 +38,33 @@ class OnSqlite:
         self._folder.cleanup()
 
 
+class OnMemory:
+    """A store in this process: nobody's transaction can be joined."""
+
+    joins = False
+    two_writers = False
+
+    def __init__(self) -> None:
+        self.clock = SettableClock()
+        self._first = MemoryStore(clock=self.clock)
+
+    async def open(self) -> Store:
+        store = self._first.another()
+        await store.open()
+        return store
+
+    async def begin(self) -> UserTransaction:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryStories(OutboxStories):
+    def make(self) -> Ground:
+        return OnMemory()
+
+
 class SqliteStories(OutboxStories):
     def make(self) -> Ground:
         return OnSqlite()
@@ -46,6 +74,8 @@ class SqliteStoriesForLong(SqliteStories):
     """More and longer ones."""
 
 
+TestAFewStoriesOfMemory = pytest.mark.timeout(600)(MemoryStories.TestCase)
+TestAFewStoriesOfMemory.settings = settings(max_examples=15, stateful_step_count=25, report_multiple_bugs=False)
 TestAFewStories = pytest.mark.timeout(600)(SqliteStories.TestCase)
 TestAFewStories.settings = settings(max_examples=15, stateful_step_count=25, report_multiple_bugs=False)
 TestManyStories = pytest.mark.slow(pytest.mark.timeout(900)(SqliteStoriesForLong.TestCase))

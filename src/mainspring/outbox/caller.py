@@ -156,7 +156,9 @@ class Caller:
         except KeyboardInterrupt:
             raise
         except SystemExit as error:  # through a task it would end the whole loop
-            return self._trouble(escaped(error))
+            stand_in = escaped(error)
+            stand_in.__cause__ = error
+            return self._trouble(stand_in)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is what came of it
             return self._trouble(error)
         return None

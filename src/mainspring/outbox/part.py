@@ -64,7 +64,7 @@ class OutboxPart:
         for definition in tuple(self._definitions.values()):
             if definition.handler is not None and (definition.name, 0) not in self._processors:
                 self._begin(definition, definition.handler)
-        self.hint()
+                self.hint()
 
     def hint(self) -> None:
         if self._lookout is not None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from mainspring.core.job import NodeId
 from mainspring.core.outbox import Stand
-from mainspring.errors import DeclarationError
+from mainspring.errors import DeclarationError, PartitionCountMismatch
 from mainspring.stores.memory.guard import Guarded
 from mainspring.stores.memory.logs import Partition
 from mainspring.stores.outbox import (
@@ -42,7 +42,10 @@ class OutboxesRole(Guarded):
             logs = self._tables.logs
             first: dict[str, int] = {}
             for one in new:
-                logs.check(one.outbox, first.setdefault(one.outbox, one.partitions))
+                logs.check(one.outbox, one.partitions)
+                found = first.setdefault(one.outbox, one.partitions)
+                if found != one.partitions:
+                    raise PartitionCountMismatch(one.outbox, one.partitions, found)
             answers = tuple(logs.publish(one, now) for one in new)
         if any(answer.fresh for answer in answers):
             self._ring()

@@ -1,0 +1,168 @@
+"""What the stories about outboxes share: the stores that keep some, an app on virtual time, and nodes that can be killed.
+
+Imported as `tests.outbox.conftest`. A store joins these stories by a line in `STORES`.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.client.nodes import NodeOptions, node_settings
+from mainspring.client.outbox import Outbox
+from mainspring.clock import Clock
+from mainspring.core.job import NodeId
+from mainspring.runtime.node import Node
+from mainspring.stores.memory import MemoryStore
+from mainspring.stores.outbox import Outboxes, PartitionView
+from mainspring.stores.port import Store
+from mainspring.stores.records import NodeRecord, Process
+from mainspring.stores.sqlite import SqliteStore
+from mainspring.testing import VirtualTime
+
+STORES: dict[str, Callable[[Path, Clock], Store]] = {
+    "memory": lambda _, clock: MemoryStore(clock=clock),
+    "sqlite": lambda folder, clock: SqliteStore(folder / "jobs.db", clock=clock, durable=False),
+}
+WITH_TRANSACTIONS = ["sqlite"]
+ELSEWHERE = Process(host="elsewhere", pid=1, started="long ago")
+
+
+@pytest.fixture(params=sorted(STORES))
+def store(request: pytest.FixtureRequest, tmp_path: Path, virtual_time: VirtualTime) -> Store:
+    return STORES[request.param](tmp_path, virtual_time.clock)
+
+
+@pytest.fixture
+def app(store: Store, virtual_time: VirtualTime) -> Mainspring:
+    return Mainspring(store=store, clock=virtual_time.clock)
+
+
+@pytest.fixture(params=WITH_TRANSACTIONS)
+def joined(request: pytest.FixtureRequest, tmp_path: Path, virtual_time: VirtualTime) -> Mainspring:
+    """An app whose store has transactions."""
+    return Mainspring(store=STORES[request.param](tmp_path, virtual_time.clock), clock=virtual_time.clock)
+
+
+class Boom(Exception):
+    """What a failing handler raises."""
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def outboxes(app: Mainspring) -> Outboxes:
+    store = app.store
+    assert isinstance(store, Outboxes)
+    return store
+
+
+async def stands(outbox: Outbox[Any], partition: int = 0) -> PartitionView:
+    return (await outbox.stats())[partition].view
+
+
+async def until(condition: Callable[[], bool], *, within: float = 60) -> float:
+    """Wait until something holds, by looking; returns when it did."""
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.01)
+    return now()
+
+
+async def all_done(outbox: Outbox[Any], *, within: float = 600) -> None:
+    """Wait until nothing of an outbox is left to deliver, and nobody is at it."""
+    async with asyncio.timeout(within):
+        while True:
+            found = await outbox.stats()
+            if all(not one.lag and not one.view.aside_at and not one.view.stand.holder for one in found):
+                return
+            await asyncio.sleep(0.05)
+
+
+class Line:
+    """A store as it is seen through a line that can be cut, or that brings no hints; it counts what is asked."""
+
+    def __init__(self, store: Store, *, deaf: bool = False) -> None:
+        self._store = store
+        self._cut = False
+        self._deaf = deaf
+        self.asked: list[str] = []
+        self.fails: dict[str, Exception] = {}
+        """What verbs raise instead of doing anything."""
+
+    @property
+    def as_store(self) -> Store:
+        return cast("Store", self)
+
+    def cut(self) -> None:
+        self._cut = True
+
+    def watch(self, ring: Callable[[], None]) -> Callable[[], None]:
+        return self._store.watch((lambda: None) if self._deaf else ring)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store within has under that name
+        return self._verb(name)
+
+    def _verb(self, name: str) -> Any:  # noqa: ANN401 - as above
+        attribute = getattr(self._store, name)
+        if not inspect.iscoroutinefunction(attribute):
+            return attribute
+
+        async def verb(*args: object, **kwargs: object) -> object:
+            self.asked.append(name)
+            if name in self.fails:
+                raise self.fails[name]
+            answer = None if self._cut else await attribute(*args, **kwargs)
+            if self._cut:
+                await asyncio.get_running_loop().create_future()
+            return answer
+
+        return verb
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    return lambda self, *args, **kwargs: self._verb(name)(*args, **kwargs)
+
+
+for _name in [name for name, one in vars(Outboxes).items() if inspect.isfunction(one) and not name.startswith("_")]:
+    setattr(Line, _name, _forward(_name))  # whether a store plays the role is asked of its class
+
+
+class Victim:
+    """A node of an app, on a line of its own, that can be killed: as by `kill -9`, it says no further word."""
+
+    def __init__(self, app: Mainspring, *, deaf: bool = False, **settings: Unpack[NodeOptions]) -> None:
+        self.line = Line(app.store, deaf=deaf)
+        self.node = Node(
+            self.line.as_store,
+            app.registry,
+            settings=node_settings(settings),
+            clock=app.clock,
+            parts=[app.outbox.part],
+        )
+
+    def kill(self) -> None:
+        self.line.cut()
+
+
+@asynccontextmanager
+async def victim(app: Mainspring, *, deaf: bool = False, **settings: Unpack[NodeOptions]) -> AsyncIterator[Victim]:
+    """Start a node on the app's open store that is killed at the end of the block at the latest."""
+    one = Victim(app, deaf=deaf, **settings)
+    await one.node.start()
+    try:
+        yield one
+    finally:
+        one.kill()
+
+
+async def ghost(app: Mainspring) -> tuple[NodeId, int]:
+    """Join as a node on another machine, that does nothing by itself."""
+    node = NodeId("ghost")
+    return node, await app.store.join(NodeRecord(id=node, process=ELSEWHERE, tasks=frozenset()))
