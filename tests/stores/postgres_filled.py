@@ -101,6 +101,47 @@ FROM generate_series(1, {count}) AS n;
 INSERT INTO mainspring.moved (id, accepted, moved_at)
 SELECT lpad(to_hex(n), 32, '0')::uuid, '{{true}}', now() FROM generate_series(1, 1000) AS n;
 """
+# Four outboxes of eight partitions each, all of it delivered but for the last tenth. As many texts, letters of every state,
+# and what was set aside, each a tenth.
+_OUTBOXES = """
+INSERT INTO mainspring.outboxes (name, partitions, created_at) SELECT 'outbox-' || n, 8, now() FROM generate_series(0, 3) AS n;
+INSERT INTO mainspring.outbox_lines (line, outbox)
+SELECT id * 64 + n, id FROM mainspring.outboxes, generate_series(0, 7) AS n;
+INSERT INTO mainspring.outbox_stands (line, revision, cursor, given, width, attempts, error)
+SELECT line, {count} / 100, {count} / 32 * 9 / 10, 0, 0, 0, '' FROM mainspring.outbox_lines;
+INSERT INTO mainspring.outbox_messages (line, number, published_at, key, type, payload)
+SELECT lines.line, nextval('mainspring.outbox_numbers'), now(), ('key ' || n % 100)::bytea, 'order', '{{}}'
+FROM generate_series(1, {count}) AS n
+JOIN (SELECT line, row_number() OVER (ORDER BY line) - 1 AS place FROM mainspring.outbox_lines) AS lines
+    ON lines.place = n % 32;
+INSERT INTO mainspring.outbox_texts (outbox, digest, line, number, xid, published_at)
+SELECT line / 64, decode(md5(number::text), 'hex'), line, number, xid, published_at
+FROM mainspring.outbox_messages WHERE number % 10 = 0;
+INSERT INTO mainspring.outbox_letters (
+    line, seq, number, published_at, key, type, payload, state, attempts, error, failed_at, deadline, completed_at
+)
+SELECT
+    line, number, number, published_at, key, type, payload, (ARRAY['pending', 'reprocessing', 'resolved'])[number % 3 + 1], 1,
+    '', now() - make_interval(secs => number), CASE WHEN number % 3 = 1 THEN now() + make_interval(secs => number) END,
+    CASE WHEN number % 3 = 2 THEN now() - make_interval(secs => number) END
+FROM mainspring.outbox_messages WHERE number % 10 = 0;
+INSERT INTO mainspring.outbox_asides (
+    line, seq, number, published_at, key, digest, type, payload, attempts, retry_at, error
+)
+SELECT
+    line, number, number, published_at, key, decode(md5(key), 'hex'), type, payload, 1,
+    CASE WHEN number % 20 = 0 THEN now() + make_interval(secs => number) END, ''
+FROM mainspring.outbox_messages WHERE number % 10 = 0;
+"""
+# By another transaction, which sees what the first has written.
+_CHUNKS = """
+INSERT INTO mainspring.outbox_chunks (line, first, last, numbers, xids, since, until, snapshot, cluster)
+SELECT
+    line, min(place), max(place), array_agg(number ORDER BY place), array_agg(xid ORDER BY place), min(published_at),
+    max(published_at), pg_current_snapshot(), (SELECT system_identifier FROM pg_control_system())
+FROM (SELECT *, row_number() OVER (PARTITION BY line ORDER BY number) AS place FROM mainspring.outbox_messages) AS placed
+GROUP BY line, (place - 1) / 10
+"""
 # Nobody is to look at the tables behind our back: what the planner knows is what the test says.
 _ALONE = """
 DO $$ DECLARE name regclass; BEGIN
@@ -129,7 +170,7 @@ def fill(server: Server, schema: str, count: int) -> None:
         "keys": KEYS,
         "schedule": schedule_bytes(_schedule()).decode(),
     }
-    for text in (_JOBS, _HISTORY, _REST, _SCHEDULES):
+    for text in (_JOBS, _HISTORY, _REST, _SCHEDULES, _OUTBOXES, _CHUNKS):
         server.sql(qualified(text.format(**words), schema))
 
 
@@ -158,6 +199,10 @@ def clear(server: Server, schema: str) -> None:
     server.sql(qualified("DELETE FROM mainspring.unique_keys; DELETE FROM mainspring.orders", schema))
     server.sql(qualified("DELETE FROM mainspring.schedules; DELETE FROM mainspring.positions", schema))
     server.sql(qualified("DELETE FROM mainspring.runs; DELETE FROM mainspring.moved", schema))
+    for what in ("outboxes", "outbox_lines", "outbox_stands", "outbox_messages", "outbox_chunks"):
+        server.sql(f"DELETE FROM {schema}.{what}")  # noqa: S608 -- a name of ours
+    for what in ("outbox_texts", "outbox_letters", "outbox_asides"):
+        server.sql(f"DELETE FROM {schema}.{what}")  # noqa: S608 -- a name of ours
     analyze(server, schema, "VACUUM")
 
 

@@ -25,6 +25,8 @@ Run: TypeAlias = Callable[[Connected, Statement, str, tuple[object, ...]], Await
 """Runs a statement on a connection: (connection, statement, its text in the schema, its values)."""
 
 _EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)"
+_NO_QUERY = ("SAVEPOINT", "RELEASE", "ROLLBACK", "DO ")
+"""What cannot be explained begins so."""
 _NUMBERS = count(1)
 _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
@@ -118,6 +120,8 @@ async def explained(verb: Awaitable[T], *, generic: bool = True) -> tuple[T, lis
     plans: list[Plan] = []
 
     async def run(connected: Connected, one: Statement, text: str, values: tuple[object, ...]) -> Sequence[Row]:
+        if text.startswith(_NO_QUERY):
+            return await connected.fetch(text, *values)
         async with undone(connected):
             if generic:
                 found = await _as_prepared(connected, text, values)

@@ -5,7 +5,7 @@ import asyncpg
 from mainspring.cli.codes import Code
 from mainspring.cli.root import Refusal
 from mainspring.errors import StoreError
-from mainspring.stores.postgres import partitions
+from mainspring.stores.postgres import log, partitions
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.migrate import found, grants
 from mainspring.stores.postgres.settings import Settings
@@ -23,6 +23,7 @@ async def maintain(settings: Settings, roles: tuple[str, ...]) -> int:
         dropped = 0
         while await connections.run(lambda: partitions.drop(0), whole=True):
             dropped += 1
+        await log.drop_days(connections)
         return dropped
     finally:
         await connections.close()

@@ -9,10 +9,10 @@ from datetime import UTC, date, timedelta
 from typing import Any, Final
 
 from mainspring.cli.doctor import asked
-from mainspring.stores.postgres import partitions
+from mainspring.stores.postgres import log, partitions
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.drive import drive_sync
-from mainspring.stores.postgres.migrate import Found, check, found, grants, migrate
+from mainspring.stores.postgres.migrate import WITH_OUTBOXES, Found, check, found, grants, migrate
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.statements import Statement, in_schema
 from mainspring.stores.postgres.verb import Row, Verb
@@ -22,12 +22,17 @@ _PLACE: Final = re.compile(r"\$(\d+)")
 
 async def script(settings: Settings, roles: Sequence[str]) -> str:
     """Return what would be run, for psql; a comment if that is nothing."""
-    tables, days = await _look(settings)
+    tables, made, published = await _look(settings)
     check(settings.store, tables)
-    recorder = Recorder(settings.schema, tables, _missing(settings, days))
+    missing = {
+        partitions.HISTORY.missing.name: _missing(settings, partitions.HISTORY, made),
+        partitions.MESSAGES.missing.name: _missing(settings, partitions.MESSAGES, published),
+    }
+    recorder = Recorder(settings.schema, tables, missing)
     while recorder.transaction(lambda: migrate(settings.store, settings.schema, days=0)):
         pass
     recorder.transaction(partitions.make)
+    recorder.transaction(partitions.MESSAGES.make)
     for role in roles:
         recorder.write("rights of a role", grants(settings.schema, role))
     if not recorder.lines:
@@ -35,27 +40,29 @@ async def script(settings: Settings, roles: Sequence[str]) -> str:
     return "\n".join(recorder.lines)
 
 
-async def _look(settings: Settings) -> tuple[Found, set[date]]:
+async def _look(settings: Settings) -> tuple[Found, set[date], set[date]]:
+    """Look how the tables stand, and for which days there are some: of history, and of the log of messages."""
     connections = Connections(settings)
     await connections.open()
     try:
         tables = await connections.run(lambda: found(settings.schema))
         parts = await connections.run(asked.history) if tables.version else []
-        return tables, {part.day for part in parts if part.day is not None}
+        published = await connections.run(lambda: log.days(None)) if tables.version >= WITH_OUTBOXES else []
+        return tables, {part.day for part in parts if part.day is not None}, {day.first.date() for day in published}
     finally:
         await connections.close()
 
 
-def _missing(settings: Settings, made: set[date]) -> list[date]:
+def _missing(settings: Settings, table: partitions.Days, made: set[date]) -> list[date]:
     today = settings.clock.now().astimezone(UTC).date()
-    days = (today + timedelta(days=ahead) for ahead in range(partitions.AHEAD + 1))
+    days = (today + timedelta(days=ahead) for ahead in range(table.ahead + 1))
     return [day for day in days if day not in made]
 
 
 class Recorder:
     """Answers the questions of a migration, and writes down all else that it asks for."""
 
-    def __init__(self, schema: str, tables: Found, missing: list[date]) -> None:
+    def __init__(self, schema: str, tables: Found, missing: dict[str, list[date]]) -> None:
         self.lines: list[str] = []
         self._schema = schema
         self._tables = tables
@@ -67,7 +74,7 @@ class Recorder:
         self._said = []
         again = drive_sync(self._run, verb())
         if self._said:
-            title = f"version {self._tables.version}" if again else "days of history"
+            title = f"version {self._tables.version}" if again else "days"
             self.write(title, self._said)
         return bool(again)
 
@@ -81,8 +88,8 @@ class Recorder:
                 return [(tables.is_there, tables.role, tables.owner, True, True, tables.version > 0, tables.taken)]
             case "schema_read":
                 return [(tables.version, tables.oldest_code)]
-            case "partition_missing":
-                return [(day,) for day in self._missing]
+            case name if name in self._missing:
+                return [(day,) for day in self._missing[name]]
             case "schema_write":
                 version, oldest_code = values
                 self._tables = tables._replace(is_there=True, version=version, oldest_code=oldest_code)

@@ -69,6 +69,8 @@ def migrations() -> tuple[Migration, ...]:
 
 MIGRATIONS: Final = migrations()
 WANTED: Final = MIGRATIONS[-1].number
+WITH_OUTBOXES: Final = 4
+"""From this one on there is a log of messages, which is in days, too."""
 
 
 class Found(NamedTuple):
@@ -141,8 +143,11 @@ def migrate(
     coming = [step for step in steps if step.number > tables.version]
     if coming:
         yield from _make(schema, coming[0], tables)
+    version = coming[0].number if coming else tables.version
     if days:
         yield from partitions.make(days)
+    if days and version >= WITH_OUTBOXES:
+        yield from partitions.MESSAGES.make(days)
     return bool(coming)
 
 

@@ -1,11 +1,12 @@
-"""The days of history: each has a table of its own, which is dropped whole once nothing of it can be seen any more.
+"""Tables of days: each day has one of its own, which is dropped whole once nothing of it is needed any more.
 
-Whoever owns the tables makes and drops them. A worker that does not deletes rows instead, a few at a time, and what no
-day was made for goes to `history_rest`: slower, and otherwise the same.
+Those of history go by when their jobs are to be forgotten, and those of an outbox's log by when their messages were
+published. Whoever owns the tables makes and drops them. A worker that does not deletes rows instead, a few at a time, and
+what no day was made for goes to a table for the rest: slower, and otherwise the same.
 """
 
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from mainspring.stores.postgres.statements import Statement, statement
 from mainspring.stores.postgres.verb import Ask, Verb
@@ -13,7 +14,6 @@ from mainspring.stores.postgres.verb import Ask, Verb
 AHEAD: Final = 14
 """For how many days to come there are tables: what is kept for longer goes to `history_rest`."""
 
-_MISSING: Final = statement("partition_missing")
 _MAKE: Final = statement("partition_make")
 _PASSED: Final = statement("partition_passed")
 _DROP: Final = statement("partition_drop")
@@ -22,13 +22,40 @@ _BOUNDED: Final = Statement("partition_bounded", "SELECT set_config('statement_t
 _DAY: Final = timedelta(days=1)
 
 
-def make(ahead: int = AHEAD, *, most: int = AHEAD + 1, at: datetime | None = None) -> Verb[None]:
-    """Make tables for the days to come, at most so many of them. Several statements."""
-    missing = yield Ask(_MISSING, (at, ahead, most))
-    if missing:
-        yield Ask(_BOUNDED)
-    for (day,) in missing:
-        yield Ask(_of_day(_MAKE, day))
+class Days(NamedTuple):
+    """A table in days."""
+
+    table: str
+    ahead: int
+    """For how many days to come there are tables, at most."""
+    missing: Statement
+
+    def make(self, ahead: int | None = None, *, most: int | None = None, at: datetime | None = None) -> Verb[None]:
+        """Make tables for the days to come, at most so many of them. Several statements."""
+        ahead = self.ahead if ahead is None else min(ahead, self.ahead)
+        missing = yield Ask(self.missing, (at, ahead, ahead + 1 if most is None else most))
+        if missing:
+            yield Ask(_BOUNDED)
+        # Written for history, and the same for any other.
+        make_one = Statement(_MAKE.name, _MAKE.text.replace("history", self.table))
+        for (day,) in missing:
+            yield Ask(self.of_day(make_one, day))
+
+    def of_day(self, template: Statement, day: date) -> Statement:
+        """Return a statement for the table of one day."""
+        text = template.text.replace(f"{self.table}_day", f"{self.table}_{day:%Y%m%d}")
+        first, last = (begin(one).isoformat() for one in (day, day + _DAY))
+        return Statement(template.name, text.replace("first instant", first).replace("last instant", last))
+
+
+HISTORY: Final = Days("history", AHEAD, statement("partition_missing"))
+MESSAGES: Final = Days("outbox_messages", 3, statement("outbox_days_missing"))
+"""What is published is published now; each day more is one more table to look into for what is new."""
+
+
+def make(ahead: int = AHEAD, *, most: int | None = None, at: datetime | None = None) -> Verb[None]:
+    """Make tables for the days of history to come, at most so many of them. Several statements."""
+    yield from HISTORY.make(ahead, most=most, at=at)
 
 
 def drop(limit: int) -> Verb[int]:
@@ -40,12 +67,12 @@ def drop(limit: int) -> Verb[int]:
     for day, may_drop in passed:
         if may_drop:
             yield Ask(_BOUNDED)
-            yield Ask(_of_day(_DROP, day))
+            yield Ask(HISTORY.of_day(_DROP, day))
             return len(passed) - len((yield Ask(_PASSED)))
     gone = 0
     for day, _ in passed:
         if gone < limit:
-            ((rows,),) = yield Ask(_EMPTY, (_begin(day), _begin(day + _DAY), limit - gone))
+            ((rows,),) = yield Ask(_EMPTY, (begin(day), begin(day + _DAY), limit - gone))
             gone += rows
     return gone
 
@@ -57,11 +84,5 @@ def upkeep(limit: int) -> Verb[int]:
     return gone
 
 
-def _of_day(template: Statement, day: date) -> Statement:
-    text = template.text.replace("history_day", f"history_{day:%Y%m%d}")
-    first, last = (_begin(one).isoformat() for one in (day, day + _DAY))
-    return Statement(template.name, text.replace("first instant", first).replace("last instant", last))
-
-
-def _begin(day: date) -> datetime:
+def begin(day: date) -> datetime:
     return datetime.combine(day, time.min, UTC)

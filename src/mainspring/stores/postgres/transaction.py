@@ -17,11 +17,13 @@ import asyncpg
 from mainspring.core.job import WAITING
 from mainspring.core.unique import OnConflict
 from mainspring.errors import DeclarationError, StoreError, StoreUnavailable, TransactionTooLong
-from mainspring.stores.postgres import settle
+from mainspring.stores.outbox import NewMessage, Published
+from mainspring.stores.postgres import outboxes, settle
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.enqueue import Batch, enqueue, least_run_at
 from mainspring.stores.postgres.joined import FAILED, drive_awaited, undoing
 from mainspring.stores.postgres.lease import Lease
+from mainspring.stores.postgres.publish import publish
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.statements import in_schema
 from mainspring.stores.postgres.trouble import translated
@@ -99,6 +101,18 @@ class PostgresTransaction:
             after = settlement.change.after
             self._wake(after.run_at if after is not None and after.state in WAITING else None)
         return settled
+
+    async def publish(self, new: Sequence[NewMessage]) -> tuple[Published, ...]:
+        answers = await self._do(publish(self._at, new)) if new else ()
+        if any(answer.fresh for answer in answers):
+            self.woke = True
+        return answers
+
+    async def stride(self, call: outboxes.Call) -> bool:
+        accepted = bool(await self._do(outboxes.stride(self._at, call)))
+        if accepted and call.strides[0].after.holder is None:
+            self.woke = True
+        return accepted
 
     def is_on(self, settings: Settings) -> bool:
         """Say whether it is a transaction of that store."""

@@ -1,0 +1,45 @@
+-- Empties the table of one day of the log whose messages are all delivered; `outbox_messages_day` and the two instants stand
+-- for its own. It looks whether that is so, and again once it is locked, when nobody can be under way who has written there;
+-- that waits for nobody for long. Emptied and not dropped: for that all who have published anything would have to be done.
+DO $$
+BEGIN
+    FOR time IN 1..2 LOOP
+        IF EXISTS (
+            SELECT FROM mainspring.outbox_lines AS lines
+            CROSS JOIN LATERAL (
+                SELECT cursor FROM mainspring.outbox_stands AS stands
+                WHERE stands.line = lines.line ORDER BY stands.revision DESC LIMIT 1
+            ) AS stand
+            LEFT JOIN LATERAL (
+                SELECT snapshot, cluster FROM mainspring.outbox_chunks AS chunks
+                WHERE chunks.line = lines.line ORDER BY chunks.last DESC LIMIT 1
+            ) AS head ON true
+            WHERE head.cluster <> (SELECT system_identifier FROM pg_control_system())
+                OR EXISTS (
+                    SELECT FROM mainspring.outbox_chunks AS chunks
+                    WHERE chunks.line = lines.line AND chunks.last > stand.cursor
+                        AND chunks.since < 'last instant'::timestamptz AND chunks.until >= 'first instant'::timestamptz
+                )
+                OR EXISTS (
+                    SELECT FROM mainspring.outbox_messages_day AS messages
+                    WHERE messages.line = lines.line AND messages.xid >= coalesce(pg_snapshot_xmax(head.snapshot), '0')
+                )
+                OR EXISTS (
+                    SELECT FROM pg_snapshot_xip(head.snapshot) AS xip (xid) CROSS JOIN LATERAL (
+                        SELECT FROM mainspring.outbox_messages_day AS messages
+                        WHERE messages.line = lines.line AND messages.xid = xip.xid LIMIT 1
+                    ) AS late
+                )
+        ) THEN
+            RETURN;
+        END IF;
+        IF time = 1 THEN
+            PERFORM set_config('lock_timeout', '10ms', true);
+            LOCK TABLE mainspring.outbox_messages_day IN ACCESS EXCLUSIVE MODE;
+        END IF;
+    END LOOP;
+    TRUNCATE mainspring.outbox_messages_day;
+EXCEPTION
+    WHEN undefined_table OR lock_not_available OR query_canceled OR deadlock_detected THEN NULL;
+END
+$$

@@ -1,0 +1,286 @@
+# ruff: noqa: S608 -- the names in these statements are the test's own
+"""What goes of the log on PostgreSQL, and how: days whole, once they are delivered; the rest row by row."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+from uuid import uuid4
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring.stores.postgres import log, migrate, partitions
+from mainspring.stores.postgres.publish import publish
+from mainspring.stores.postgres.verb import Verb
+from tests.servers.postgres import Server
+from tests.stores.postgres_outboxes import Box, days_of, transaction
+from tests.stores.postgres_verbs import Verbs, make_tables
+
+T = TypeVar("T")
+
+DAY = timedelta(days=1)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ENOUGH = 1000
+
+
+@pytest.fixture
+def verbs(postgres: Server, postgres_schema: str) -> Iterator[Verbs]:
+    """Tables without days."""
+    with Verbs(postgres.dsn(), postgres_schema) as verbs:
+        make_tables(verbs)
+        yield verbs
+
+
+@pytest.fixture
+def with_days(verbs: Verbs) -> Verbs:
+    """Tables with four days that have long passed, beginning with that noon's."""
+    verbs.run(partitions.MESSAGES.make(3, at=NOON))
+    return verbs
+
+
+@pytest.fixture
+def worker(postgres: Server, with_days: Verbs) -> Iterator[Verbs]:
+    """The same, as a role that owns nothing."""
+    role = f"test_worker_{uuid4().hex[:8]}"
+    postgres.sql(f"CREATE ROLE {role} LOGIN")
+    for one in migrate.grants(with_days.schema, role):
+        postgres.sql(one)
+    with Verbs(postgres.dsn(user=role), with_days.schema) as verbs:
+        yield verbs
+    postgres.sql(f"DROP OWNED BY {role}")
+    postgres.sql(f"DROP ROLE {role}")
+
+
+class Connections:
+    """Runs verbs one after the other."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self.verbs = verbs
+
+    async def run(self, verb: Callable[[], Verb[T]], *, whole: bool = False) -> T:
+        assert whole in (False, True)
+        return self.verbs.run(verb())
+
+
+def clear(verbs: Verbs, marks: log.Marks | None = None, *, at: datetime | None = None, limit: int = ENOUGH) -> int:
+    return asyncio.run(log.clear(Connections(verbs), at, limit, marks or log.Marks()))
+
+
+def past(verbs: Verbs) -> list[str]:
+    """The days that are there of those that have passed."""
+    return [day for day in days_of(verbs) if day < "202602"]
+
+
+def rows(verbs: Verbs, table: str = "outbox_messages") -> int:
+    ((count,),) = verbs.sql(f"SELECT count(*) FROM mainspring.{table}")
+    return int(count)
+
+
+# Days.
+
+
+def test_the_owner_makes_days_of_the_log_and_each_has_its_messages(with_days: Verbs) -> None:
+    box = Box(with_days)
+    for days in (-1, 0, 1, 3, 4):
+        box.publish(b"1", at=NOON + days * DAY)
+
+    names = ["20260101", "20260102", "20260103", "20260104"]
+    assert past(with_days) == names
+    assert [rows(with_days, f"outbox_messages_{name}") for name in names] == [1, 1, 0, 1]
+    assert rows(with_days, "outbox_messages_rest") == 2
+    box.look()
+    assert len(box.log) == 5
+
+
+def test_a_day_goes_when_all_of_it_is_delivered(with_days: Verbs) -> None:
+    box = Box(with_days, partitions=2)
+    box.publish(b"1", b"2", at=NOON)
+    box.look()
+    box.publish(b"3", at=NOON + DAY)
+    box.publish(b"4", at=NOON, partition=1)
+    box.look()
+    box.deliver(2)
+    clear(with_days)
+    assert rows(with_days) == 4
+    assert past(with_days)[0] == "20260101"
+
+    box.deliver(1, partition=1)
+    assert clear(with_days) == 1
+    assert [one.payload for one in box.read(2)] == [b"3"]
+    assert rows(with_days) == 1
+    for _ in range(5):
+        assert clear(with_days) == 0
+    assert past(with_days) == ["20260102"]
+    box.deliver(3)
+    assert clear(with_days) == 1
+    clear(with_days)
+    assert past(with_days) == []
+
+
+def test_a_day_stays_while_a_message_of_it_has_no_number(with_days: Verbs) -> None:
+    box = Box(with_days)
+    box.publish(b"1", at=NOON)
+    box.look()
+    box.deliver(1)
+    box.publish(b"2", at=NOON)
+
+    assert clear(with_days) == 0
+    box.look()
+    assert clear(with_days) == 0
+    assert box.log == [b"1", b"2"]
+    box.deliver(2)
+    assert clear(with_days) == 1
+
+
+def test_a_day_stays_while_somebody_is_in_a_transaction_who_has_written_there(
+    postgres: Server, with_days: Verbs
+) -> None:
+    box = Box(with_days)
+    box.publish(b"1", at=NOON)
+    box.look()
+    box.deliver(1)
+    with transaction(postgres.dsn()) as other:
+        insert = f"""
+            INSERT INTO {with_days.schema}.outbox_messages (line, number, published_at, type, payload)
+            SELECT line, 99, %s, 't', 'x' FROM {with_days.schema}.outbox_lines
+        """
+        other.execute(insert.encode(), [NOON])
+        assert clear(with_days) == 0
+        box.look()
+        assert clear(with_days) == 0
+        other.commit()
+    assert clear(with_days) == 0
+    box.look()
+
+    assert box.log == [b"1", b"x"]
+    box.deliver(2)
+    assert clear(with_days) == 1
+
+
+def test_a_day_is_emptied_though_somebody_has_published_and_not_committed(postgres: Server, with_days: Verbs) -> None:
+    """Its table stays until then: to drop it all of the log would have to be locked."""
+    box = Box(with_days)
+    box.publish(b"1", at=NOON)
+    box.look()
+    box.deliver(1)
+    with transaction(postgres.dsn()) as other:
+        box.publish_in(other, b"2")
+        assert clear(with_days) == 1
+        assert rows(with_days) == 0
+        assert clear(with_days) == 0
+        assert past(with_days)[0] == "20260101"
+        other.commit()
+    for _ in range(4):
+        clear(with_days)
+
+    assert past(with_days) == []
+    box.look()
+    assert [one.payload for one in box.read(1)] == [b"2"]
+
+
+def test_days_to_come_are_made_one_at_a_time(verbs: Verbs) -> None:
+    for days in range(1, partitions.MESSAGES.ahead + 3):
+        clear(verbs)
+        assert len(days_of(verbs)) == min(days, partitions.MESSAGES.ahead + 1)
+
+
+def test_days_of_the_log_are_made_by_whoever_migrates(verbs: Verbs) -> None:
+    verbs.run(migrate.migrate("a store", verbs.schema))
+
+    assert len(days_of(verbs)) == partitions.MESSAGES.ahead + 1
+
+
+# Row by row.
+
+
+def test_who_owns_nothing_deletes_what_is_delivered_from_wherever_it_is(with_days: Verbs, worker: Verbs) -> None:
+    box = Box(worker)
+    for days in (-1, 0, 1):
+        box.publish(b"1", b"2", at=NOON + days * DAY)
+    box.look()
+    box.deliver(5)
+    marks = log.Marks()
+
+    assert [clear(worker, marks, limit=2) for _ in range(4)] == [2, 2, 1, 0]
+    assert [one.seq for one in box.read(5)] == [6]
+    assert rows(worker) == 1
+    box.deliver(6)
+    assert clear(worker, marks) == 1
+    assert rows(worker) == 0
+    assert len(past(with_days)) == 4
+
+
+def test_what_no_day_was_made_for_goes_up_to_the_cursor_and_numbers_go_on(verbs: Verbs) -> None:
+    box = Box(verbs)
+    marks = log.Marks()
+    for round_ in range(5):
+        box.publish(*[b"1"] * 3, at=NOON)
+        assert box.look()[0].last == 3 * round_ + 3
+        box.deliver(3 * round_ + 2)
+        assert clear(verbs, marks, at=NOON) == (2 if round_ == 0 else 3)
+        assert [one.seq for one in box.read(3 * round_ + 2)] == [3 * round_ + 3]
+    assert rows(verbs, "outbox_chunks") == 1
+
+    box.deliver(15)
+    assert clear(verbs, marks, at=NOON) == 1
+    assert rows(verbs) == 0
+    assert box.read() == ()
+    assert box.look()[0].last == 15
+
+
+def test_another_process_finds_out_how_far_the_log_is_cleared(verbs: Verbs) -> None:
+    box = Box(verbs)
+    for _ in range(4):
+        box.publish(b"1", at=NOON)
+        box.look()
+    box.deliver(2)
+    assert clear(verbs, at=NOON) == 2
+    box.deliver(4)
+
+    assert clear(verbs, at=NOON) == 2
+    assert clear(verbs, at=NOON) == 0
+
+
+def test_what_says_which_numbers_were_given_goes_with_its_messages(with_days: Verbs) -> None:
+    """In another cluster it is all that tells what was delivered."""
+    box = Box(with_days)
+    marks = log.Marks()
+    for days in (0, 1):
+        for _ in range(3):
+            box.publish(b"1", at=NOON + days * DAY)
+            box.look()
+    box.deliver(4)
+    assert clear(with_days, marks) == 1
+    clear(with_days, marks)
+    assert rows(with_days, "outbox_chunks") == 3
+    box.deliver(6)
+    assert clear(with_days, marks) == 1
+    clear(with_days, marks)
+
+    assert rows(with_days, "outbox_chunks") == 1
+    assert box.look()[0].last == 6
+
+
+# Texts.
+
+
+def test_a_text_is_known_for_a_day_and_while_its_message_is_in_the_log(verbs: Verbs) -> None:
+    box = Box(verbs)
+    marks = log.Marks()
+
+    def is_fresh(text: str, at: datetime) -> bool:
+        (answer,) = verbs.run(publish(at, [replace(box.message(), unique=text)]))
+        return answer.fresh
+
+    assert is_fresh("a", NOON)
+    assert is_fresh("b", NOON)
+    box.look()
+    box.deliver(1)
+    clear(verbs, marks, at=NOON + DAY / 2)
+    assert not is_fresh("a", NOON + DAY / 2)  # its message is gone
+    clear(verbs, marks, at=NOON + 2 * DAY)
+    clear(verbs, marks, at=NOON + 2 * DAY)
+
+    assert is_fresh("a", NOON + 2 * DAY)
+    assert not is_fresh("b", NOON + 2 * DAY)  # its message is not
