@@ -9,9 +9,8 @@ import random
 import sqlite3
 import sys
 import threading
-import time
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 
 from msgspec.structs import replace
 
@@ -33,6 +32,13 @@ CREATE TABLE effects (outbox TEXT, part INTEGER, seq INTEGER, name TEXT, key TEX
 """
 
 
+ADD_EFFECT = "INSERT INTO effects VALUES (?, ?, ?, ?, ?)"
+
+
+class RolledBack(Exception):
+    """Nothing of a transaction is to be left."""
+
+
 class Worker:
     """Writes and delivers by turns."""
 
@@ -51,7 +57,7 @@ class Worker:
         await self.join()
         while True:
             if not self.stopped.is_set():
-                self.write()
+                await self.write()
             try:
                 delivered = await self.deliver()
             except NodeGone:  # somebody took it for dead
@@ -73,15 +79,30 @@ class Worker:
 
     # Publishing.
 
-    def write(self) -> None:
+    async def write(self) -> None:
         """Publish in a transaction of some length, which may be rolled back."""
-        self.connection.execute("BEGIN IMMEDIATE")
+        with suppress(RolledBack):
+            if self.random.random() < 0.5:
+                with self.users_own():
+                    for one in self.drafts():
+                        self.connection.execute(*written(one))
+                        (answer,) = self.store.publish_in_sync(self.connection, [one])
+                        assert answer.fresh
+                        await asyncio.sleep(self.random.choice((0, 0, 0.001)))
+            else:
+                async with self.store.transaction() as tx:
+                    for one in self.drafts():
+                        await tx.execute(*written(one))
+                        (answer,) = await self.store.publish_in(tx, [one])
+                        assert answer.fresh
+
+    def drafts(self) -> Iterator[NewMessage]:
+        """Make some messages; then, maybe, have all of them rolled back."""
         for _ in range(self.random.randint(1, 3)):
             self.count += 1
-            outbox, key = self.random.choice((EXACT, LEASED)), self.random.choice("abcdefgh")
-            name = f"{self.name}-{self.count}"
-            new = NewMessage(
-                outbox=outbox,
+            key, name = self.random.choice("abcdefgh"), f"{self.name}-{self.count}"
+            yield NewMessage(
+                outbox=self.random.choice((EXACT, LEASED)),
                 partitions=PARTITIONS,
                 partition=partition_of(key, PARTITIONS),
                 payload=name.encode(),
@@ -89,11 +110,18 @@ class Worker:
                 key=key,
                 unique=self.random.choice((None, name)),
             )
-            self.connection.execute("INSERT INTO written VALUES (?, ?, ?)", (outbox, name, key))
-            (one,) = self.store.publish_in_sync(self.connection, [new])
-            assert one.fresh
-            time.sleep(self.random.choice((0, 0, 0.001)))
-        self.connection.execute(self.random.choice(("COMMIT", "COMMIT", "ROLLBACK")))
+        if self.random.random() < 0.3:
+            raise RolledBack
+
+    @contextmanager
+    def users_own(self) -> Iterator[None]:
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
 
     # Delivering.
 
@@ -114,16 +142,21 @@ class Worker:
     async def deliver_exactly(self, view: PartitionView, messages: tuple[Message, ...]) -> None:
         """Write effects and the step in one transaction; some messages become dead letters instead."""
         dead = [one for one in messages if self.random.random() < 0.1]
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
-            self.effect(one for one in messages if one not in dead)
-            step = self.step(view, replace(release(view.stand), cursor=messages[-1].seq))
-            step = replace(step, letters=tuple(NewLetter(message=one, attempts=1, error="no") for one in dead))
-            accepted = self.store.stride_in_sync(self.connection, self.node, self.term, step)
-        except NodeGone:
-            self.connection.execute("ROLLBACK")
-            raise
-        self.connection.execute("COMMIT" if accepted else "ROLLBACK")
+        done = [one for one in messages if one not in dead]
+        step = self.step(view, replace(release(view.stand), cursor=messages[-1].seq))
+        step = replace(step, letters=tuple(NewLetter(message=one, attempts=1, error="no") for one in dead))
+        with suppress(RolledBack):
+            if self.random.random() < 0.5:
+                with self.users_own():
+                    self.effect(done)
+                    if not self.store.stride_in_sync(self.connection, self.node, self.term, step):
+                        raise RolledBack
+            else:
+                async with self.store.transaction() as tx:
+                    for one in done:
+                        await tx.execute(ADD_EFFECT, effect(one))
+                    if not await self.store.stride_in(tx, self.node, self.term, step):
+                        raise RolledBack
 
     async def deliver_leased(self, view: PartitionView, messages: tuple[Message, ...]) -> None:
         """Begin, write effects, and end: what happens in between may happen again."""
@@ -136,12 +169,19 @@ class Worker:
         await self.store.stride(self.node, self.term, [replace(self.step(view, done), before=begun.revision)])
 
     def effect(self, messages: Iterable[Message]) -> None:
-        rows = [(one.outbox, one.partition, one.seq, one.payload.decode(), one.key) for one in messages]
-        self.connection.executemany("INSERT INTO effects VALUES (?, ?, ?, ?, ?)", rows)
+        self.connection.executemany(ADD_EFFECT, map(effect, messages))
 
     @staticmethod
     def step(view: PartitionView, after: Stand) -> Stride:
         return Stride(outbox=view.outbox, partition=view.partition, before=view.stand.revision, after=after)
+
+
+def written(new: NewMessage) -> tuple[str, tuple[object, ...]]:
+    return "INSERT INTO written VALUES (?, ?, ?)", (new.outbox, new.payload.decode(), new.key)
+
+
+def effect(one: Message) -> tuple[object, ...]:
+    return one.outbox, one.partition, one.seq, one.payload.decode(), one.key
 
 
 def main(path: str, name: str, seed: str) -> None:

@@ -24,6 +24,7 @@ from mainspring.testing.contract import (
     Obligation,
     OutboxesContract,
     OutboxesInTransactionsContract,
+    OutboxesOfManyWritersContract,
     SettableClock,
     StoreContract,
     TransactionsContract,
@@ -115,7 +116,6 @@ class SqliteTransactionsHarness(SqliteHarness):
     """The same, with a table of the user's beside ours."""
 
     write_number = "INSERT INTO numbers (number) VALUES (?)"
-    one_writer = True
 
     def __init__(self, path: Path, clock: SettableClock) -> None:
         super().__init__(path, clock)
@@ -218,6 +218,7 @@ CONTRACTS = (
     UpkeepContract,
     OutboxesContract,
     OutboxesInTransactionsContract,
+    OutboxesOfManyWritersContract,
 )
 
 

@@ -19,6 +19,7 @@ from mainspring.testing.contract.verbs.nodes import NodesContract
 from mainspring.testing.contract.verbs.note import NoteContract
 from mainspring.testing.contract.verbs.order import OrderContract
 from mainspring.testing.contract.verbs.orphans import OrphansContract
+from mainspring.testing.contract.verbs.outbox_late import OutboxesOfManyWritersContract
 from mainspring.testing.contract.verbs.outbox_letters import LettersContract
 from mainspring.testing.contract.verbs.outbox_log import LogContract
 from mainspring.testing.contract.verbs.outbox_publish import PublishContract
@@ -79,6 +80,7 @@ __all__ = [
     "LastingContract",
     "OutboxesContract",
     "OutboxesInTransactionsContract",
+    "OutboxesOfManyWritersContract",
     "StoreContract",
     "TransactionsContract",
     "UpkeepContract",

@@ -21,21 +21,16 @@ from mainspring.testing.contract.harness import TransactionsHarness
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.outboxes import ORDERS, PARTITIONS, aside, message, on
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.verbs.outbox_publish import cleared
 from mainspring.testing.contract.verbs.transactions import LONG, Mistake, both_ways, transactions
 from mainspring.testing.contract.verbs.wake import Bell, heard, quiet
-from mainspring.testing.contract.world import DAY, HOUR, Member, World
+from mainspring.testing.contract.world import HOUR, Member, World
 
 A_MOMENT: Final = 0.05
 """Real seconds in which others would go on, if they could."""
 
 
 class OutboxesInTransactionsContract(Contract):
-    """The role Outboxes of a store that plays Transactions too; its harness is a `TransactionsHarness`.
-
-    Where a transaction that has written keeps all others from writing, that harness has an attribute `one_writer`,
-    which is true, and tests are left out that need two who write.
-    """
+    """The role Outboxes of a store that plays Transactions too; its harness is a `TransactionsHarness`."""
 
     # publish_in, in a transaction of the user's own.
 
@@ -332,6 +327,25 @@ class OutboxesInTransactionsContract(Contract):
         await outboxes.publish(world, b"last")
         assert (await outboxes.log(world))[-1] == b"last"
 
+    @obligation("publish", 3)
+    @obligation("publish_in", 1)
+    @both_ways
+    @pytest.mark.parametrize("commits", [True, False], ids=["committed", "rolled back"])
+    async def test_whether_a_text_is_known_is_decided_by_the_end_of_the_transaction_that_took_it(
+        self, harness: TransactionsHarness, world: World, blocking: bool, commits: bool
+    ) -> None:
+        await on(world).register_outbox(ORDERS, PARTITIONS)
+        tx = await harness.begin(blocking=blocking)
+        (mine,) = await publish_in(world, tx.handle, [message(b"mine", unique="a")], blocking=blocking)
+        writing = asyncio.ensure_future(outboxes.publish(world, b"theirs", unique="a"))
+        await asyncio.to_thread(time.sleep, A_MOMENT)
+        await (tx.commit() if commits else tx.rollback())
+        (theirs,) = await writing
+
+        assert theirs.fresh is not commits
+        assert (theirs.number == mine.number) or not commits
+        assert await outboxes.log(world) == [b"mine" if commits else b"theirs"]
+
     @obligation("look_at_partitions", 4)
     @obligation("read_messages")
     @both_ways
@@ -356,64 +370,6 @@ class OutboxesInTransactionsContract(Contract):
                 assert len(await outboxes.dead(world)) == 1
         await tx.rollback()
 
-    @obligation("look_at_partitions", 2)
-    @obligation("look_at_partitions", 4)
-    async def test_messages_of_others_are_delivered_while_a_transaction_stays_open(
-        self, harness: TransactionsHarness, world: World
-    ) -> None:
-        need_two_writers(harness)
-        node = await world.node()
-        await on(world).register_outbox(ORDERS, PARTITIONS)
-        tx = await harness.begin(blocking=False)
-        await publish_in(world, tx.handle, [message(b"late")], blocking=False)
-        for number in range(1, 6):
-            async with asyncio.timeout(5):
-                await outboxes.publish(world, str(number).encode())
-                (one,) = await outboxes.read(world, after=number - 1)
-                assert one.payload == str(number).encode()
-                await outboxes.advance(world, node, number)
-        await tx.commit()
-
-        (late,) = await outboxes.read(world, after=5)
-        assert (late.seq, late.payload) == (6, b"late")
-
-    @obligation("look_at_partitions", 1)
-    @obligation("look_at_partitions", 2)
-    @obligation("look_at_partitions", 3)
-    async def test_transactions_that_end_in_any_order_leave_no_hole(
-        self, harness: TransactionsHarness, world: World
-    ) -> None:
-        need_two_writers(harness)
-        await on(world).register_outbox(ORDERS, PARTITIONS)
-        open_ = [await harness.begin(blocking=False) for _ in range(6)]
-        for number, tx in enumerate(open_):
-            await publish_in(world, tx.handle, [message(str(number).encode())], blocking=False)
-        there: tuple[object, ...] = ()
-        for number in (3, 0, 5, 1, 4, 2):
-            await (open_[number].commit() if number % 3 else open_[number].rollback())
-            found = await outboxes.read(world)
-            assert found[: len(there)] == there
-            there = found
-
-        assert await outboxes.log(world) == [b"5", b"1", b"4", b"2"]
-
-    @obligation("clear_messages", 4)
-    async def test_clearing_does_not_wait_for_a_users_transaction(
-        self, harness: TransactionsHarness, world: World
-    ) -> None:
-        need_two_writers(harness)
-        await outboxes.publish(world, b"1")
-        await outboxes.advance(world, await world.node(), 1)
-        world.clock.advance(3 * DAY)
-        await outboxes.look(world)
-        tx = await harness.begin(blocking=False)
-        await publish_in(world, tx.handle, [message(b"2", unique="a")], blocking=False)
-        async with asyncio.timeout(5):
-            await cleared(world)
-        await tx.commit()
-
-        assert [one.payload for one in await outboxes.read(world, after=1)] == [b"2"]
-
     @obligation("take_letters")
     @obligation("publish_in")
     async def test_letters_are_not_touched_by_a_transaction_that_is_rolled_back(
@@ -429,11 +385,6 @@ class OutboxesInTransactionsContract(Contract):
         await tx.rollback()
 
         assert await outboxes.taken(world, HOUR) == ()
-
-
-def need_two_writers(harness: TransactionsHarness) -> None:
-    if getattr(harness, "one_writer", False):
-        pytest.skip("a transaction that has written keeps all others from writing here")
 
 
 async def publish_in(
