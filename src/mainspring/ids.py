@@ -82,3 +82,14 @@ def heir(parent: UUID, born: datetime) -> UUID:
     chance = int.from_bytes(blake2b(parent.bytes, digest_size=10).digest(), "big")
     high, low = (chance >> 62) & 0xFFF, chance & ((1 << 62) - 1)
     return UUID(int=moment << 80 | _VERSION | high << 64 | _VARIANT | low)
+
+
+def ordered(name: str, number: int, born: datetime) -> UUID:
+    """Make the id of what follows the thing of this name, always the same one; those of one moment sort by number.
+
+    `number` counts what came one after the other, and `born` is when the thing was made.
+    """
+    moment = min(max((born - _EPOCH) // _MILLISECOND, 0), _LAST_MOMENT)
+    chance = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") & ((1 << 54) - 1)
+    count = (number & 0xFFFFF) << 54 | chance
+    return UUID(int=moment << 80 | _VERSION | (count >> 62) << 64 | _VARIANT | count & ((1 << 62) - 1))

@@ -91,6 +91,19 @@ def test_one_that_began_long_before_and_publishes_late_comes_when_it_is_committe
     assert box.log == [b"0", b"1", b"2", b"3", b"late"]
 
 
+def test_what_was_committed_before_comes_first_though_the_other_transaction_is_older(
+    postgres: Server, box: Box
+) -> None:
+    with transaction(postgres.dsn()) as older:
+        older.execute("SELECT pg_current_xact_id()")
+        box.publish(b"first")
+        box.publish_in(older, b"second")
+        older.commit()
+    box.look()
+
+    assert box.log == [b"first", b"second"]
+
+
 def test_one_that_sees_an_old_state_publishes_all_the_same(postgres: Server, box: Box) -> None:
     with transaction(postgres.dsn()) as other:
         other.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
@@ -403,6 +416,9 @@ async def test_what_a_transaction_has_written_that_is_still_open_is_not_even_ste
         await store.publish([message("large", b"2")])
         _, news = await explained(store.look_at_partitions(["large"]))
 
+        _, later = await explained(store.look_at_partitions(["large"]))
+
+        assert sum(plan.buffers for plan in later) <= sum(plan.buffers for plan in before) + 10
         assert sum(plan.buffers for plan in after) <= sum(plan.buffers for plan in before) + 10
         assert sum(plan.buffers for plan in news) <= sum(plan.buffers for plan in before) + 60
         await other.execute("COMMIT")

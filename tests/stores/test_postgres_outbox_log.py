@@ -2,6 +2,7 @@
 """What goes of the log on PostgreSQL, and how: days whole, once they are delivered; the rest row by row."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -67,6 +68,25 @@ def clear(verbs: Verbs, marks: log.Marks | None = None, *, at: datetime | None =
     return asyncio.run(log.clear(Connections(verbs), at, limit, marks or log.Marks()))
 
 
+def emptied(verbs: Verbs, marks: log.Marks | None = None) -> int:
+    """Clear until a day is emptied: a server that is busy, or is at the table itself, may be in the way for a moment."""
+    for _ in range(100):
+        if gone := clear(verbs, marks):
+            return gone
+        time.sleep(0.02)
+    return 0
+
+
+def dropped(verbs: Verbs, left: list[str]) -> None:
+    """Clear until no other past days are there than these."""
+    for _ in range(100):
+        assert clear(verbs) == 0
+        if past(verbs) == left:
+            return
+        time.sleep(0.02)
+    raise AssertionError(past(verbs))
+
+
 def past(verbs: Verbs) -> list[str]:
     """The days that are there of those that have passed."""
     return [day for day in days_of(verbs) if day < "202602"]
@@ -106,16 +126,13 @@ def test_a_day_goes_when_all_of_it_is_delivered(with_days: Verbs) -> None:
     assert past(with_days)[0] == "20260101"
 
     box.deliver(1, partition=1)
-    assert clear(with_days) == 1
+    assert emptied(with_days) == 1
     assert [one.payload for one in box.read(2)] == [b"3"]
     assert rows(with_days) == 1
-    for _ in range(5):
-        assert clear(with_days) == 0
-    assert past(with_days) == ["20260102"]
+    dropped(with_days, ["20260102"])
     box.deliver(3)
-    assert clear(with_days) == 1
-    clear(with_days)
-    assert past(with_days) == []
+    assert emptied(with_days) == 1
+    dropped(with_days, [])
 
 
 def test_a_day_stays_while_a_message_of_it_has_no_number(with_days: Verbs) -> None:
@@ -130,7 +147,7 @@ def test_a_day_stays_while_a_message_of_it_has_no_number(with_days: Verbs) -> No
     assert clear(with_days) == 0
     assert box.log == [b"1", b"2"]
     box.deliver(2)
-    assert clear(with_days) == 1
+    assert emptied(with_days) == 1
 
 
 def test_a_day_stays_while_somebody_is_in_a_transaction_who_has_written_there(
@@ -147,15 +164,17 @@ def test_a_day_stays_while_somebody_is_in_a_transaction_who_has_written_there(
         """
         other.execute(insert.encode(), [NOON])
         assert clear(with_days) == 0
+        box.publish(b"2", at=NOON)
         box.look()
+        box.deliver(2)
         assert clear(with_days) == 0
         other.commit()
     assert clear(with_days) == 0
     box.look()
 
-    assert box.log == [b"1", b"x"]
-    box.deliver(2)
-    assert clear(with_days) == 1
+    assert box.log == [b"1", b"2", b"x"]
+    box.deliver(3)
+    assert emptied(with_days) == 1
 
 
 def test_a_day_is_emptied_though_somebody_has_published_and_not_committed(postgres: Server, with_days: Verbs) -> None:
@@ -166,15 +185,12 @@ def test_a_day_is_emptied_though_somebody_has_published_and_not_committed(postgr
     box.deliver(1)
     with transaction(postgres.dsn()) as other:
         box.publish_in(other, b"2")
-        assert clear(with_days) == 1
+        assert emptied(with_days) == 1
         assert rows(with_days) == 0
         assert clear(with_days) == 0
         assert past(with_days)[0] == "20260101"
         other.commit()
-    for _ in range(4):
-        clear(with_days)
-
-    assert past(with_days) == []
+    dropped(with_days, [])
     box.look()
     assert [one.payload for one in box.read(1)] == [b"2"]
 
@@ -251,11 +267,11 @@ def test_what_says_which_numbers_were_given_goes_with_its_messages(with_days: Ve
             box.publish(b"1", at=NOON + days * DAY)
             box.look()
     box.deliver(4)
-    assert clear(with_days, marks) == 1
+    assert emptied(with_days, marks) == 1
     clear(with_days, marks)
     assert rows(with_days, "outbox_chunks") == 3
     box.deliver(6)
-    assert clear(with_days, marks) == 1
+    assert emptied(with_days, marks) == 1
     clear(with_days, marks)
 
     assert rows(with_days, "outbox_chunks") == 1

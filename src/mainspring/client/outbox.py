@@ -13,7 +13,6 @@ async def deliver(message: Message[Order], tx) -> None: ...
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 from uuid import UUID
 
@@ -31,7 +30,7 @@ from mainspring.errors import (
     PayloadError,
     UnknownOutbox,
 )
-from mainspring.ids import heir
+from mainspring.ids import ordered
 from mainspring.outbox.definition import Handler, HandlerOptions, OutboxDefinition, declare_handler
 from mainspring.outbox.events import Counts, DeliveryListener
 from mainspring.outbox.message import Batch, Message
@@ -267,10 +266,9 @@ class _Forwarder:
 
 
 def job_of(message: stored.Message) -> JobId:
-    """Name the job that a message becomes: always the same one."""
-    text = f"{message.outbox}\n{message.partition}\n{message.seq}\n{message.number}"
-    parent = UUID(bytes=blake2b(text.encode(), digest_size=16).digest(), version=5)
-    return JobId(heir(parent, message.published_at))
+    """Name the job that a message becomes: always the same one, and in the order of the messages."""
+    name = f"{message.outbox}\n{message.partition}\n{message.number}"
+    return JobId(ordered(name, message.seq, message.published_at))
 
 
 class Outboxes:
