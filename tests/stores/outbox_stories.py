@@ -6,6 +6,7 @@ transactions, how the user begins one, and whether others can write while one is
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
@@ -26,11 +27,13 @@ from mainspring.stores.outbox import (
     NewLetter,
     NewMessage,
     Outboxes,
+    Published,
     Stride,
 )
-from mainspring.stores.port import Store
+from mainspring.stores.port import Store, Transactions
 from mainspring.stores.records import NodeRecord, Process
 from mainspring.testing.contract import SettableClock, UserTransaction
+from mainspring.testing.contract.verbs.transactions import LONG, Mistake
 from tests.stores.outbox_model import Entry, Model
 
 T = TypeVar("T")
@@ -117,7 +120,9 @@ class OutboxStories(RuleBasedStateMachine):
 
     # Messages.
 
-    @rule(drafts=drafts, way=st.sampled_from(["plain", "plain", "commit", "rollback", "late"]), other=st.booleans())
+    @rule(
+        drafts=drafts, way=st.sampled_from(["plain", "plain", "commit", "rollback", "late", "own"]), other=st.booleans()
+    )
     def publish(self, drafts: list[tuple[int, str | None, str | None]], way: str, other: bool) -> None:
         new = [self._new(*one) for one in drafts]
         store = role(self.stores[other])
@@ -128,6 +133,10 @@ class OutboxStories(RuleBasedStateMachine):
             self.model.committed(self.model.written(new, answers, self.now))
             return
         if self._waits(new):
+            return
+        if way == "own":
+            answers = self.run(self._publish_in_own(self.stores[other], new))
+            self.model.committed(self.model.written(new, answers, self.now))
             return
         texts = dict(self.model.texts)
         tx = self.run(self.ground.begin())
@@ -142,6 +151,16 @@ class OutboxStories(RuleBasedStateMachine):
         else:
             self.run(tx.commit())
             self.model.committed(entries)
+
+    async def _publish_in_own(self, store: Store, new: Sequence[NewMessage]) -> tuple[Published, ...]:
+        """Publish in a transaction of the store's own; once before, and roll that back."""
+        assert isinstance(store, Transactions)
+        with suppress(Mistake):
+            async with store.transaction(limit=LONG) as tx:
+                await role(store).publish_in(tx, new)
+                raise Mistake
+        async with store.transaction(limit=LONG) as tx:
+            return await role(store).publish_in(tx, new)
 
     def _waits(self, new: Sequence[NewMessage]) -> bool:
         """Say whether somebody who holds a text would have to end first."""

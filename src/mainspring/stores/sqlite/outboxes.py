@@ -75,38 +75,38 @@ def partition_id(session: Session, outbox: str, partition: int) -> int | None:
 # Writing.
 
 
-def register(session: Session, name: str, partitions: int) -> Outbox:
+def register(session: Session, name: str, partitions: int) -> None:
     """Make an outbox, if it is not there."""
     found = find(session, name)
     if found is None:
-        (id_,) = session.rows(_ADD, (name, partitions, session.now))[0]
-        session.run_many(_ADD_PARTITION, [(id_ * MOST_PARTITIONS + number,) for number in range(partitions)])
-        return Outbox(id_, partitions)
-    if found.partitions != partitions:
+        _make(session, name, partitions)
+    elif found.partitions != partitions:
         raise PartitionCountMismatch(name, partitions, found.partitions)
-    return found
+
+
+def _make(session: Session, name: str, partitions: int) -> Outbox:
+    (id_,) = session.rows(_ADD, (name, partitions, session.now))[0]
+    session.run_many(_ADD_PARTITION, [(id_ * MOST_PARTITIONS + number,) for number in range(partitions)])
+    return Outbox(id_, partitions)
 
 
 def publish(session: Session, new: Sequence[NewMessage]) -> list[Published]:
-    """Take in messages; whether all of them can be is found out before anything is written."""
-    _check(session, new)
-    known = {
-        name: register(session, name, count) for name, count in {one.outbox: one.partitions for one in new}.items()
-    }
+    """Take in messages: a few statements for all of them together, and two more for each that has a text."""
+    known = _known(session, new)
     batch = Batch(session)
     answers = [_add(session, batch, known[one.outbox].id, one) for one in new]
     batch.write()
     return answers
 
 
-def _check(session: Session, new: Sequence[NewMessage]) -> None:
-    known: dict[str, int] = {}
+def _known(session: Session, new: Sequence[NewMessage]) -> dict[str, Outbox]:
+    """Find the outboxes of messages, or make them: whether all fit is found out before anything is written."""
+    found = {name: find(session, name) for name in dict.fromkeys(one.outbox for one in new)}
+    counts = {name: kept.partitions for name, kept in found.items() if kept is not None}
     for one in new:
-        if one.outbox not in known:
-            found = find(session, one.outbox)
-            known[one.outbox] = one.partitions if found is None else found.partitions
-        if known[one.outbox] != one.partitions:
-            raise PartitionCountMismatch(one.outbox, one.partitions, known[one.outbox])
+        if counts.setdefault(one.outbox, one.partitions) != one.partitions:
+            raise PartitionCountMismatch(one.outbox, one.partitions, counts[one.outbox])
+    return {name: kept or _make(session, name, counts[name]) for name, kept in found.items()}
 
 
 def _add(session: Session, batch: "Batch", outbox: int, one: NewMessage) -> Published:
