@@ -30,9 +30,8 @@ import psycopg
 
 from bench.postgres.kit.server import database, durable_server
 from mainspring import Mainspring, Message
-from mainspring.client.outbox import Outbox, Outgoing
-from mainspring.outbox.events import DeliveryEnded
-from mainspring.outbox.message import Batch
+from mainspring.client.outbox import Outbox
+from mainspring.outbox import Batch, DeliveryEnded, Outgoing
 
 BATCH = 100
 PARTITIONS = 8

@@ -13,7 +13,7 @@ async def deliver(message: Message[Order], tx) -> None: ...
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar, Unpack, overload
+from typing import Any, Final, TypeVar, Unpack, overload
 from uuid import UUID
 
 from mainspring.client.calls import Pattern
@@ -33,7 +33,7 @@ from mainspring.errors import (
 from mainspring.ids import ordered
 from mainspring.outbox.definition import Handler, HandlerOptions, OutboxDefinition, declare_handler
 from mainspring.outbox.events import Counts, DeliveryListener
-from mainspring.outbox.message import Batch, Message
+from mainspring.outbox.message import Batch, Key, Message, Outgoing
 from mainspring.outbox.payloads import Payloads
 from mainspring.plugins.capability import EnqueueTasks
 from mainspring.runtime.call import acting_namespace, current_call
@@ -49,18 +49,6 @@ T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 H = TypeVar("H", bound=Callable[..., Any])
-
-Key = str | int | UUID
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing(Generic[T]):
-    """A message that is to be published, for `publish_many`."""
-
-    payload: T
-    key: Key | None = None
-    partition: int | None = None
-    unique: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
