@@ -241,7 +241,9 @@ def test_every_method_and_field_is_listed() -> None:
 
 
 def test_what_a_message_and_a_batch_have_is_on_the_page() -> None:
-    told = mentioned(re.sub(r"^```.*?^```", "", (ROOT / HANDLE).read_text(encoding="utf-8"), flags=re.M | re.S))
+    told = mentioned(
+        re.sub(r"^```.*?^```", "", (ROOT / HANDLE).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    )
     assert (public(Message) | public(Batch)) - told - {"stored"} == set()
 
 

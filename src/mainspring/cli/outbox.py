@@ -40,7 +40,7 @@ names_argument = click.argument("names", metavar="[OUTBOX]...", nargs=-1)
 
 @click.group()
 def outbox() -> None:
-    """List outboxes, see how far behind they are, replay and discard dead letters."""
+    """List outboxes, and replay or discard dead letters."""
 
 
 @outbox.command("list")
