@@ -8,7 +8,7 @@ MainspringError
 │   ├── ControlError        the control object was asked for what makes no sense, or has nobody to ask
 │   ├── BadOutboxName       a name that no outbox can have
 │   ├── BadPayloadType      the name of a payload's type that cannot be kept with a message
-│   ├── PartitionOutOfRange a partition that the outbox does not have
+│   ├── PartitionOutOfRange  a partition that the outbox does not have
 │   └── PartitionCountMismatch  an outbox that is there already with another number of partitions
 ├── PayloadError            a value does not fit the types it was declared with (also a ValueError)
 │   └── PayloadTooLarge     a message is larger than an outbox takes

@@ -33,6 +33,7 @@ SAMPLES = {
     int: 7,
     float: 0.5,
     bool: True,
+    object: "anything",
     Sequence[str]: ("one", "two"),
 }
 

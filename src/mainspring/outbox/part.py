@@ -49,6 +49,15 @@ class OutboxPart:
                 await outboxes.register_outbox(definition.name, definition.partitions)
                 self._registered.add(definition.name)
 
+    async def _declare_new(self) -> None:
+        """Register what was declared since. What is wrong with it must not keep the others waiting."""
+        try:
+            await self.declare()
+        except DeclarationError as error:
+            wrong = [name for name in self._definitions if name not in self._registered][:1]
+            self._registered.update(wrong)
+            log.error("outbox %s cannot be delivered: %s", "".join(wrong), error)
+
     def start(self) -> None:
         self._has_begun = True
         self.refresh()
@@ -121,7 +130,7 @@ class OutboxPart:
             self._outboxes(next(iter(self._definitions))),
             clock=self._seat.clock,
             me=lambda: self._seat.me().node,
-            prepare=self.declare,
+            prepare=self._declare_new,
             processors=self._processors,
             spacing=lambda: self._spacing,
             may_look=self._takes_more,

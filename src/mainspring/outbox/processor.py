@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from mainspring.clock import Clock
 from mainspring.core.outbox import Delivery, Order, Trouble, Verdict, begin_next, release, width_of
-from mainspring.errors import NodeGone, StoreError, StoreUnavailable
+from mainspring.errors import LeaseLost, NodeGone, StoreError, StoreUnavailable
 from mainspring.outbox.caller import Caller
 from mainspring.outbox.definition import Handler, Mode, OutboxDefinition
 from mainspring.outbox.events import DeliveryEnded, tell
@@ -29,10 +29,6 @@ MARGIN: Final = timedelta(seconds=1)
 """How much longer than its handler a transaction may take."""
 
 R = TypeVar("R")
-
-
-class Refused(Exception):
-    """Somebody else has taken the partition over: the transaction is rolled back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +218,8 @@ class Processor:
         except StoreError as error:  # what was handled must not be handled again for that
             log.debug("%s: what comes next could not be read: %r", self.name, error)
             following = None
+        if self._turn is not turn:  # it was dropped meanwhile
+            return self._look_afresh()
         stride = draft.stride(self._definition.name, self._partition)
         self._turn, self._progress = None, None
         return await self._write(Pending(stride=stride, turn=following, event=event))
@@ -231,7 +229,7 @@ class Processor:
         troubles: list[Trouble | None] = []
         try:
             answer = await self._called(self._transaction(turn, progress, troubles))
-        except (Refused, NodeGone):
+        except (LeaseLost, NodeGone):
             return self._look_afresh()
         except StoreUnavailable:  # nothing was done; once it is back, the same is delivered again
             progress.reset()
@@ -257,7 +255,7 @@ class Processor:
             following = await self._next(draft)
             stride = draft.stride(self._definition.name, self._partition)
             if not await around.outboxes.stride_in(tx, me.node, me.term, stride):
-                raise Refused
+                raise LeaseLost(self.name, stride.before)  # which rolls everything back
         return Pending(stride=stride, turn=following, event=event)
 
     def _ended(self, turn: Turn, came: Came, rules: Delivery | None = None) -> Draft:
