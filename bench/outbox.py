@@ -8,8 +8,8 @@ soon      milliseconds from the commit of a message to the start of its handler 
           "low_latency"; messages come some 15 ms apart. "in a transaction" is one of the program's own, committed by its
           own driver; "by itself" is `publish(None, …)`. The target for p50 is 10 ms.
 held      ten rounds on PostgreSQL while another connection holds a transaction open from before the first: once one with
-          a snapshot (REPEATABLE READ), once one that has written (it has a transaction id). The target for the tenth
-          round is 0.85 of the first.
+          a snapshot (REPEATABLE READ), once one that has written (it has a transaction id), and beside them none. The
+          target for the tenth round is 0.85 of the first.
 """
 
 import argparse
@@ -21,9 +21,10 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import asyncpg
 import psycopg
@@ -32,6 +33,9 @@ from bench.postgres.kit.server import database, durable_server
 from mainspring import Mainspring, Message
 from mainspring.client.outbox import Outbox
 from mainspring.outbox import Batch, DeliveryEnded, Outgoing
+from tests.servers.postgres import Server
+
+R = TypeVar("R")
 
 BATCH = 100
 PARTITIONS = 8
@@ -268,21 +272,31 @@ def held(url: str, *, writes: bool) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-async def rounds_while_held(place: Place, count: int, *, writes: bool) -> None:
+async def rounds_while_held(place: Place, count: int, *, writes: bool | None) -> list[float]:
+    """Return the speeds of ten rounds; None: nothing is held."""
     line = Line(place)
-    speeds: list[float] = []
     async with line.app.node():
         await line.through(count)
-        with held(place.url, writes=writes):
-            speeds += [count / await timed(line.through(count)) for _ in range(10)]
-    print(f"held {'with an id' if writes else 'with a snapshot':<23}{'  '.join(f'{one:,.0f}' for one in speeds)}")
-    print(f"{'round 10 / round 1':<28}{speeds[-1] / speeds[0]:>8.2f}   (target: at least 0.85)")
+        with nullcontext() if writes is None else held(place.url, writes=writes):
+            return [count / await timed(line.through(count)) for _ in range(10)]
 
 
-async def on_postgres(url: str, work: Callable[[Place], Awaitable[None]]) -> None:
+HELD: dict[str, bool | None] = {"nothing is held": None, "a snapshot is held": False, "an id is held": True}
+
+
+def tell_held(found: dict[str, list[list[float]]]) -> None:
+    print(f"{'held':<28}{'first':>12}{'tenth':>12}{'tenth / first':>20}")
+    for name, runs in found.items():
+        first, tenth = (statistics.median(one[place] for one in runs) for place in (0, -1))
+        shares = [one[-1] / one[0] for one in runs]
+        told = f"{statistics.median(shares):.2f} ({min(shares):.2f}-{max(shares):.2f})"
+        print(f"{name:<28}{first:>12,.0f}{tenth:>12,.0f}{told:>20}")
+
+
+async def on_postgres(url: str, work: Callable[[Place], Awaitable[R]]) -> R:
     place = await OnPostgres.connect(url)
     try:
-        await work(place)
+        return await work(place)
     finally:
         await place.close()
 
@@ -305,21 +319,30 @@ def main() -> None:
                 asyncio.run(on_sqlite(Path(folder), work[part]))
     if args.on == "sqlite":
         return
-    work["snapshot"] = lambda place: rounds_while_held(place, args.count // 4, writes=False)
-    work["id"] = lambda place: rounds_while_held(place, args.count // 4, writes=True)
     with durable_server() as server:
-        for part in " ".join(args.parts).replace("held", "snapshot id").split():
+        for part in [one for one in args.parts if one in work]:
             with database(server) as name:
                 asyncio.run(on_postgres(server.dsn(name), work[part]))
+        if "held" in args.parts:
+            measure_held(server, args.count // 4, args.rounds)
+
+
+def measure_held(server: Server, count: int, rounds: int) -> None:
+    found: dict[str, list[list[float]]] = {name: [] for name in HELD}
+    for _ in range(rounds):
+        for kind, writes in HELD.items():
+            with database(server) as name:
+                ten = partial(rounds_while_held, count=count, writes=writes)
+                found[kind].append(asyncio.run(on_postgres(server.dsn(name), ten)))
+    tell_held(found)
 
 
 async def on_sqlite(folder: Path, work: Callable[[Place], Awaitable[None]]) -> None:
-    with closing(sqlite3.connect(folder / "ours.db")):
-        place = OnSqlite(folder)
-        try:
-            await work(place)
-        finally:
-            await place.close()
+    place = OnSqlite(folder)
+    try:
+        await work(place)
+    finally:
+        await place.close()
 
 
 if __name__ == "__main__":
