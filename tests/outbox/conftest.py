@@ -1,10 +1,11 @@
 """What the stories about outboxes share: the stores that keep some, an app on virtual time, and nodes that can be killed.
 
-Imported as `tests.outbox.conftest`. A store joins these stories by a line in `STORES`.
+Imported as `tests.outbox.conftest`. A store joins these stories by a line in `STORES` and one in `ALL`.
 """
 
 import asyncio
 import inspect
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,21 +22,38 @@ from mainspring.runtime.node import Node
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.outbox import Outboxes, PartitionView
 from mainspring.stores.port import Store
+from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.records import NodeRecord, Process
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
 
-STORES: dict[str, Callable[[Path, Clock], Store]] = {
-    "memory": lambda _, clock: MemoryStore(clock=clock),
-    "sqlite": lambda folder, clock: SqliteStore(folder / "jobs.db", clock=clock, durable=False),
-}
-WITH_TRANSACTIONS = ["sqlite"]
+MakeStore = Callable[[pytest.FixtureRequest, Path, Clock], Store]
+
+
+def in_memory(_: pytest.FixtureRequest, _folder: Path, clock: Clock) -> Store:
+    return MemoryStore(clock=clock)
+
+
+def in_a_file(_: pytest.FixtureRequest, folder: Path, clock: Clock) -> Store:
+    return SqliteStore(folder / "jobs.db", clock=clock, durable=False)
+
+
+def on_a_server(request: pytest.FixtureRequest, _: Path, clock: Clock) -> Store:
+    server, schema = request.getfixturevalue("postgres"), request.getfixturevalue("postgres_schema")
+    return PostgresStore(server.dsn(), schema=schema, clock=clock)
+
+
+STORES: dict[str, MakeStore] = {"memory": in_memory, "sqlite": in_a_file, "postgres": on_a_server}
+# On PostgreSQL they take minutes more, which `make chaos` has.
+ALL = ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
+USED = ALL if os.environ.get("MAINSPRING_CHAOS") == "full" and issubclass(PostgresStore, Outboxes) else ALL[:2]
+WITH_TRANSACTIONS = USED[1:]
 ELSEWHERE = Process(host="elsewhere", pid=1, started="long ago")
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=USED)
 def store(request: pytest.FixtureRequest, tmp_path: Path, virtual_time: VirtualTime) -> Store:
-    return STORES[request.param](tmp_path, virtual_time.clock)
+    return STORES[request.param](request, tmp_path, virtual_time.clock)
 
 
 @pytest.fixture
@@ -46,7 +64,8 @@ def app(store: Store, virtual_time: VirtualTime) -> Mainspring:
 @pytest.fixture(params=WITH_TRANSACTIONS)
 def joined(request: pytest.FixtureRequest, tmp_path: Path, virtual_time: VirtualTime) -> Mainspring:
     """An app whose store has transactions."""
-    return Mainspring(store=STORES[request.param](tmp_path, virtual_time.clock), clock=virtual_time.clock)
+    store = STORES[request.param](request, tmp_path, virtual_time.clock)
+    return Mainspring(store=store, clock=virtual_time.clock)
 
 
 class Boom(Exception):
@@ -77,12 +96,17 @@ async def until(condition: Callable[[], bool], *, within: float = 60) -> float:
 
 async def all_done(outbox: Outbox[Any], *, within: float = 600) -> None:
     """Wait until nothing of an outbox is left to deliver, and nobody is at it."""
+    store = await outbox._store()
     async with asyncio.timeout(within):
         while True:
-            found = await outbox.stats()
-            if all(not one.lag and not one.view.aside_at and not one.view.stand.holder for one in found):
+            looked = await store.look_at_partitions([outbox.name])
+            if looked.is_sequenced and not any(map(_is_open, looked.partitions)):
                 return
             await asyncio.sleep(0.05)
+
+
+def _is_open(view: PartitionView) -> bool:
+    return view.last > view.stand.cursor or view.aside_at is not None or view.stand.holder is not None
 
 
 class Line:
@@ -149,6 +173,8 @@ class Victim:
 
     def kill(self) -> None:
         self.line.cut()
+        for part in self.node._added:  # a dead process handles nothing more
+            part.gone()
 
 
 @asynccontextmanager

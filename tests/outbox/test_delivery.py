@@ -419,7 +419,7 @@ async def test_in_a_transaction_acknowledged_writes_stay_and_others_are_undone(j
         nonlocal calls
         calls += 1
         for message in batch:
-            await tx.execute("INSERT INTO effects VALUES (?)", (message.payload,))
+            await tx.execute(f"INSERT INTO effects VALUES ({message.payload})")  # noqa: S608 - our own number; stores differ in their placeholders
             if message.payload == 2:
                 await batch.reject("not this one")
             elif message.payload == 4 and calls == 1:
@@ -435,7 +435,7 @@ async def test_in_a_transaction_acknowledged_writes_stay_and_others_are_undone(j
         await orders.publish_many(None, range(1, 6))
         await all_done(orders)
         async with store.transaction() as tx:
-            rows = [number for (number,) in await tx.execute("SELECT number FROM effects ORDER BY rowid")]
+            rows = sorted(number for (number,) in await tx.execute("SELECT number FROM effects"))
         letters = (await orders.letters()).letters
 
     assert rows == [1, 3, 4, 5]

@@ -30,7 +30,7 @@ async def effects(app: Mainspring) -> list[str]:
     store = app.store
     assert isinstance(store, Transactions)
     async with store.transaction() as tx:
-        return [text for (text,) in await tx.execute("SELECT text FROM effects ORDER BY rowid")]
+        return sorted(text for (text,) in await tx.execute("SELECT text FROM effects"))
 
 
 async def test_m4_retry_and_reject_undo_what_the_handler_wrote(joined: Mainspring) -> None:
@@ -41,7 +41,7 @@ async def test_m4_retry_and_reject_undo_what_the_handler_wrote(joined: Mainsprin
     @orders.handler(mode="transactional", max_attempts=3)
     async def deliver(message: Message[str], tx: Transaction) -> None:
         tried[message.payload] += 1
-        await tx.execute("INSERT INTO effects VALUES (?)", (message.payload,))
+        await tx.execute(f"INSERT INTO effects VALUES ('{message.payload}')")  # noqa: S608 - our own text; stores differ in their placeholders
         if message.payload == "rejected":
             raise Fail("never")
         if message.payload == "retried" and tried["retried"] < 3:
@@ -52,7 +52,7 @@ async def test_m4_retry_and_reject_undo_what_the_handler_wrote(joined: Mainsprin
         await orders.publish_many(None, ["first", "rejected", "second", "retried", "third"])
         await all_done(orders)
 
-        assert await effects(app) == ["first", "second", "retried", "third"]
+        assert await effects(app) == ["first", "retried", "second", "third"]
         # What had succeeded before was neither repeated nor buried with what failed.
         (letter,) = (await orders.letters()).letters
         assert (letter.message.payload, letter.error) == (b'{"v":1,"value":"rejected"}', "never")
@@ -280,6 +280,7 @@ async def test_m15_what_has_the_same_key_goes_the_same_way_and_what_is_unique_is
         again = await orders.publish(None, "y", key="k", unique="once")
 
         assert (first.fresh, again.fresh, first.number) == (True, False, again.number)
+        await outboxes(app).look_at_partitions(["orders"])
         messages = [
             one for partition in range(8) for one in await outboxes(app).read_messages("orders", partition, 0, 100)
         ]
