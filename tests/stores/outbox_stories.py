@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
 from mainspring.core.job import NodeId
@@ -117,6 +117,15 @@ class OutboxStories(RuleBasedStateMachine):
     @property
     def now(self) -> datetime:
         return self.ground.clock.now()
+
+    @initialize(fates=st.lists(st.sampled_from(["dead", "dead", "aside", "later", "done"]), min_size=6, max_size=6))
+    def begin(self, fates: list[str]) -> None:
+        """Have there be something of everything: few stories would come so far by themselves."""
+        for partition in range(PARTITIONS):
+            self.publish([(partition, key, None) for key in ("a", "b", None, "a")], "plain", other=False)
+            self._compare()
+            self.go_on(partition=partition, node=0, fates=fates[partition * 3 :][:3], holds=False, off=0, way="plain")
+            self.ground.clock.advance(timedelta(seconds=1))
 
     # Messages.
 
