@@ -159,7 +159,8 @@ class NameTaken(MainspringError):
         self.kind = kind
 
     def __str__(self) -> str:
-        what = f"a {self.kind}" if self.kind else "something"
+        article = "an" if self.kind[:1] in "aeiou" else "a"
+        what = f"{article} {self.kind}" if self.kind else "something"
         instead = (
             ", or change the first one (schedules.change; in a shell, schedules change)"
             if self.kind == "schedule"

@@ -185,6 +185,19 @@ def test_a_dead_letter_is_shown_with_all_that_is_known_of_it(letters: Shop) -> N
     assert "attempts    10" in shown
 
 
+def test_a_payload_is_shown_as_it_was_published(shop: Shop) -> None:
+    app = shop.app()
+    orders = app.outbox("orders", partitions=1, payload=dict[str, int])
+
+    async def work() -> None:
+        async with app:
+            await orders.publish(None, {"order": 5})
+
+    asyncio.run(work())
+    give_up(shop, 1)
+    assert 'payload     {"order": 5}\n' in cli("outbox", "deadletters", "1", "--url", shop.url).output
+
+
 def test_an_id_that_is_not_there_is_told(letters: Shop) -> None:
     done = cli("outbox", "deadletters", "999", "--url", letters.url)
     assert (done.exit_code, done.output) == (1, "999: there is no such dead letter\n")
@@ -194,7 +207,7 @@ def test_what_is_to_be_replayed_is_shown_and_asked_for(letters: Shop) -> None:
     arguments = ("outbox", "replay", "--outbox", "orders", "--url", letters.url)
     refused = answered(*arguments, answer="n\n")
     assert refused.exit_code == 1
-    assert "Put 4 dead letters back at the end of their partitions?" in refused.output
+    assert "Put 4 dead letters back at the end of the line?" in refused.output
     assert "customer-1" in refused.stdout
     assert len(ids(letters)) == 5, "nothing was done"
     done = answered(*arguments, answer="y\n")
@@ -300,7 +313,7 @@ def test_the_doctor_tells_of_a_partition_that_keeps_failing(shop: Shop) -> None:
     publish(shop, message(1))
     stands(shop, Stand(revision=1, attempts=5, error="ValueError: no\nmore"))
     (told,) = examined(shop)
-    assert told == "warn  outbox       keep failing: orders/0; orders/0 5 times: ValueError: no"
+    assert told == "warn  outbox       orders/0 has failed 5 times: ValueError: no"
 
 
 def test_the_doctor_tells_of_a_partition_that_is_far_behind(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

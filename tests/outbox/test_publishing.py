@@ -191,7 +191,7 @@ def test_an_outbox_has_one_handler() -> None:
     @orders.handler
     async def first(_: Message[int]) -> None: ...
 
-    with pytest.raises(NameTaken):
+    with pytest.raises(DeclarationError, match="it has a handler"):
 
         @orders.handler
         async def second(_: Message[int]) -> None: ...

@@ -158,7 +158,7 @@ async def replay(app: Mainspring, *, which: Selection, all_: bool, limit: int | 
     already: also behind newer messages with the same key.
     """
     store = reached_outboxes(app)
-    plan = Plan("replay", "Put {} back at the end of their partitions?", "{} put back", OPEN, store.replay_letters)
+    plan = Plan("replay", "Put {} back at the end of the line?", "{} put back", OPEN, store.replay_letters)
     return await _act(app, store, plan, which, all_=all_, limit=limit, yes=yes, as_json=as_json)
 
 
@@ -351,6 +351,8 @@ def _payload(stored: bytes) -> str:
         value = msgspec.json.decode(stored)
     except msgspec.DecodeError:
         return json.dumps(plain(stored))
+    if isinstance(value, dict) and value.keys() == {"v", "value"}:  # what is around every value that is kept
+        value = value["value"]
     short = json.dumps(value, ensure_ascii=False)
     return short if len(short) <= 100 else json.dumps(value, ensure_ascii=False, indent=2)
 

@@ -200,7 +200,10 @@ class Outbox(DeadLetters[T]):
 
     def _set(self, handler: Handler) -> None:
         if self._definition.handler is not None:
-            raise NameTaken(self.name, "handler of outbox")
+            problem = (
+                f"it has a handler, {self._definition.handler.name}; have that one do both, or publish to two outboxes"
+            )
+            raise DeclarationError(f"outbox {self.name}", problem)
         self._definition.handler = handler
 
     def listener(self, listener: DeliveryListener) -> DeliveryListener:
@@ -314,6 +317,6 @@ def _text(what: str, given: object) -> str | None:
     kept = fits and "\0" not in text and len(text) <= LONGEST_NAME and text.isprintable()
     if not kept:
         raise DeclarationError(
-            what, f"a text of at most {LONGEST_NAME} printable characters, or a number, not {given!r}"
+            what, f"a text of at most {LONGEST_NAME} printable characters, or a whole number, not {given!r}"
         )
     return text

@@ -34,7 +34,8 @@ def _of_lags(looked: Looked, *, anyone: bool) -> Iterable[Finding]:
     failing = [one for one in looked.lags if one.attempts >= FAILING and one.error]
     if failing:
         worst = max(failing, key=lambda one: one.attempts)
-        says = f"keep failing: {_named(failing)}; {_name(worst)} {worst.attempts} times: {worst.error.splitlines()[0]}"
+        others = f"keep failing: {_named(failing)}; " if len(failing) > 1 else ""
+        says = f"{others}{_name(worst)} has failed {worst.attempts} times: {worst.error.splitlines()[0]}"
         do = "correct the handler; the message becomes a dead letter when its attempts are used up"
         yield warn("outbox", says, do)
     old = [one for one in looked.lags if one.age is not None and one not in failing]
