@@ -5,7 +5,7 @@ Three ways, in turns, some milliseconds apart:
 - raw: a row committed with synchronous=FULL, a datagram over a UNIX socket, one read of the row by who waits for it.
 - enqueue: `await task.enqueue(…)`.
 - own transaction: `task.using(tx=connection)` on a sqlite3 connection of the caller's. Who commits there is not
-  Mainspring, so nobody rings the doorbell, and the node has to see for itself that the file has changed.
+  Mainspring: the store has to see for itself that the commit has come, and rings the doorbell then.
 
 "after commit" is counted from the moment at which the caller knew that its commit was done; a node can be faster than
 that. Both processes read one clock, the system's monotonic one. The targets for enqueue are p50 < 5 ms, p99 < 25 ms.

@@ -159,7 +159,8 @@ class NameTaken(MainspringError):
         self.kind = kind
 
     def __str__(self) -> str:
-        what = f"a {self.kind}" if self.kind else "something"
+        article = "an" if self.kind[:1] in "aeiou" else "a"
+        what = f"{article} {self.kind}" if self.kind else "something"
         instead = (
             ", or change the first one (schedules.change; in a shell, schedules change)"
             if self.kind == "schedule"
@@ -292,13 +293,16 @@ class PartitionCountMismatch(DeclarationError):
 
 
 class UnknownOutbox(MainspringError):
-    """No outbox is kept under this `name`."""
+    """No outbox is kept under this `name`; `did_you_mean` is the nearest that is."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, did_you_mean: str = "") -> None:
+        super().__init__(name, did_you_mean)
         self.name = name
+        self.did_you_mean = did_you_mean
 
     def __str__(self) -> str:
+        if self.did_you_mean:
+            return f"there is no outbox {self.name!r} in this store; did you mean {self.did_you_mean!r}?"
         return f"there is no outbox {self.name!r} in this store; the first message, or a node that handles it, makes it"
 
 

@@ -9,7 +9,7 @@ from typing import Any, assert_type
 import pytest
 
 from mainspring import Mainspring, Message
-from mainspring.client.outbox import Outbox, Outgoing
+from mainspring.client.outbox import Outbox
 from mainspring.core.outbox import LARGEST_PAYLOAD, Stand
 from mainspring.core.outbox import Order as OrderOf
 from mainspring.errors import (
@@ -23,6 +23,7 @@ from mainspring.errors import (
     PayloadTooLarge,
     UnknownOutbox,
 )
+from mainspring.outbox import Outgoing
 from mainspring.outbox.definition import declare_handler
 from mainspring.outbox.message import Batch
 from mainspring.outbox.tuning import PROFILES, Profile, Tuning
@@ -190,7 +191,7 @@ def test_an_outbox_has_one_handler() -> None:
     @orders.handler
     async def first(_: Message[int]) -> None: ...
 
-    with pytest.raises(NameTaken):
+    with pytest.raises(DeclarationError, match="it has a handler"):
 
         @orders.handler
         async def second(_: Message[int]) -> None: ...

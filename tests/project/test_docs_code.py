@@ -107,7 +107,7 @@ def test_a_job_and_an_order_are_there_together_and_effects_once(tmp_path: Path) 
         """
 import asyncio, sqlite3
 from contextlib import closing
-from shop import app, book, place_order, refund, ship
+from shop import app, book, engine, place_order, place_order_in_session, refund, ship
 from mainspring.testing import drain
 
 with closing(sqlite3.connect("shop.db")) as connection, connection:
@@ -116,7 +116,8 @@ with closing(sqlite3.connect("shop.db")) as connection, connection:
 
 async def play() -> None:
     async with app:
-        print(place_order("tea"))
+        print(place_order("tea"), place_order_in_session("cake"))
+        engine.dispose()
         try:
             with closing(sqlite3.connect("shop.db")) as connection, connection:
                 ship.using(tx=connection).enqueue_sync(2)
@@ -134,9 +135,9 @@ asyncio.run(play())
         encoding="utf-8",
     )
     assert run("play.py", cwd=tmp_path).splitlines() == [
-        "1",
-        "1 job",
-        "{<State.SUCCEEDED: 'succeeded'>: 4}",
+        "1 2",
+        "2 job",
+        "{<State.SUCCEEDED: 'succeeded'>: 5}",
         "[(1, -250), (1, 250)]",
     ]
 

@@ -15,6 +15,7 @@ COMMANDS: Final = {
         "mainspring.cli.schedules:schedules", "List, add, change, pause, run, backfill and remove schedules."
     ),
     "queues": Later("mainspring.cli.queues:queues", "List, pause and resume queues."),
+    "outbox": Later("mainspring.cli.outbox:outbox", "List outboxes, and replay or discard dead letters."),
     "breakers": Later("mainspring.cli.breakers:breakers", "List, open, close and reset the breakers of tasks."),
     "nodes": Later("mainspring.cli.nodes:nodes", "List nodes and give them orders."),
     "plugins": Later("mainspring.cli.plugins:plugins", "List plugins, and check one before it is installed."),

@@ -13,7 +13,7 @@ async def deliver(message: Message[Order], tx) -> None: ...
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar, Unpack, overload
+from typing import Any, Final, TypeVar, Unpack, overload
 from uuid import UUID
 
 from mainspring.client.calls import Pattern
@@ -32,7 +32,7 @@ from mainspring.errors import (
 from mainspring.ids import ordered
 from mainspring.outbox.definition import Handler, HandlerOptions, OutboxDefinition, declare_handler
 from mainspring.outbox.events import Counts, DeliveryListener
-from mainspring.outbox.message import Batch, Message
+from mainspring.outbox.message import Batch, Key, Message, Outgoing
 from mainspring.outbox.payloads import Payloads
 from mainspring.runtime.call import current_call
 from mainspring.runtime.own_end import HandlerTransaction
@@ -47,18 +47,6 @@ T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 H = TypeVar("H", bound=Callable[..., Any])
-
-Key = str | int | UUID
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing(Generic[T]):
-    """A message that is to be published, for `publish_many`."""
-
-    payload: T
-    key: Key | None = None
-    partition: int | None = None
-    unique: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +191,10 @@ class Outbox(DeadLetters[T]):
 
     def _set(self, handler: Handler) -> None:
         if self._definition.handler is not None:
-            raise NameTaken(self.name, "handler of outbox")
+            problem = (
+                f"it has a handler, {self._definition.handler.name}; have that one do both, or publish to two outboxes"
+            )
+            raise DeclarationError(f"outbox {self.name}", problem)
         self._definition.handler = handler
 
     def listener(self, listener: DeliveryListener) -> DeliveryListener:
@@ -317,6 +308,6 @@ def _text(what: str, given: object) -> str | None:
     kept = fits and "\0" not in text and len(text) <= LONGEST_NAME and text.isprintable()
     if not kept:
         raise DeclarationError(
-            what, f"a text of at most {LONGEST_NAME} printable characters, or a number, not {given!r}"
+            what, f"a text of at most {LONGEST_NAME} printable characters, or a whole number, not {given!r}"
         )
     return text

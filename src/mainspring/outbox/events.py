@@ -86,7 +86,11 @@ def tell(events: Events, listeners: Sequence[DeliveryListener], counts: Counts, 
 def _log(ended: DeliveryEnded) -> None:
     where = f"{ended.outbox}/{ended.partition}/{ended.first + ended.acknowledged + ended.rejected}"
     if ended.rejected:
-        log.error("outbox %s: %d messages of partition %d were rejected", ended.outbox, ended.rejected, ended.partition)
+        text = (
+            "outbox %s: the handler has made %s of messages in partition %d; `mainspring outbox deadletters` says why"
+        )
+        made = "a dead letter" if ended.rejected == 1 else f"{ended.rejected} dead letters"
+        log.error(text, ended.outbox, made, ended.partition)
     if ended.verdict is Verdict.DEAD:
         log.error("message %s is a dead letter after %d attempts: %s", where, ended.attempts, ended.error)
     elif ended.verdict in LOGGED and ended.retry_at is not None:

@@ -1,8 +1,10 @@
-"""What a handler is given: a message, or a batch of them."""
+"""What is published, and what a handler is given: a message, or a batch of them."""
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
+from uuid import UUID
 
 from mainspring.errors import DeclarationError
 from mainspring.runtime.context import Done
@@ -10,6 +12,7 @@ from mainspring.stores import outbox as stored
 
 T = TypeVar("T")
 
+Key = str | int | UUID
 Decode = Callable[[stored.Message], Any]
 Remaining = Callable[[], timedelta]
 
@@ -79,6 +82,16 @@ class Message(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Message {self.id}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing(Generic[T]):
+    """A message that is to be published, for `publish_many`."""
+
+    payload: T
+    key: Key | None = None
+    partition: int | None = None
+    unique: str | None = None
 
 
 class Progress:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
+from mainspring.cli.doctor.messages import messages
 from mainspring.cli.doctor.plans import plans
 from mainspring.cli.nodes import SILENT, standing
 from mainspring.cli.words import count, length
@@ -66,6 +67,8 @@ async def life(store: Store, make: Callable[[], Store], bell: Bell = FILE) -> As
     for finding in await _paused(store):
         yield finding
     for finding in await _breakers(store):
+        yield finding
+    for finding in await messages(store, anyone=bool(well)):
         yield finding
 
 

@@ -3,13 +3,12 @@
 Nothing here begins, commits or rolls back anything but a savepoint of ours.
 """
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -164,12 +163,6 @@ async def drive_awaited(run: Callable[[Ask], Awaitable[Sequence[Row]]], verb: Ve
         return answer
     finally:
         verb.close()
-
-
-def imported(module: str, *names: str) -> tuple[Any, ...]:
-    """Look types up without importing them: of a module that nobody has imported, there is nothing to be recognized."""
-    found = sys.modules.get(module)
-    return tuple(getattr(found, name) for name in names if hasattr(found, name))
 
 
 def known(connection: object) -> Known:

@@ -76,7 +76,7 @@ def number(looked: Look) -> Verb[dict[int, int]]:
 
     Several statements, in a transaction that is READ COMMITTED: what is new is to be seen once the lines are held.
     """
-    held = [line for (line,) in (yield Ask(_HOLD, (looked.fresh,)))]
+    held = [line for line, _ in (yield Ask(_HOLD, (looked.fresh,)))]
     foreign = [line for line in looked.foreign if line in held]
     plain = [line for line in held if line not in foreign]
     given: list[Row] = []

@@ -64,7 +64,9 @@ class Handle:
             with joined(tx, self._settings.path) as connection:
                 session = Session(connection, self._settings.now(), lanes, self._settings.store)
                 yield session
-                session.ring()
+                rings = session.ring()
+            if rings is not None:
+                self._file.bells.expect(rings)
         except sqlite3.Error as error:
             raise translated(self._settings.store, error) from error
 

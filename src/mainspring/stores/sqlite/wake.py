@@ -3,6 +3,9 @@
 Commits of this process are told directly. Those of others ring the doorbell; and for whatever cannot ring, such as a
 commit of the user's own, a thread looks at the file's data version, and then at the count of rings, a few times a
 second: a look costs some microseconds. The thread lives only while somebody watches.
+
+Whoever has just written in a transaction of the user's own knows that a commit is to come. For a while it looks closely,
+and rings for the user when it has come.
 """
 
 import logging
@@ -10,8 +13,9 @@ import selectors
 import socket
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -20,6 +24,11 @@ from mainspring.stores.sqlite.doorbell import hang, ring_others
 from mainspring.stores.sqlite.statements import statement
 
 Ring: TypeAlias = Callable[[], None]
+
+CLOSELY: Final = 0.002
+"""Seconds between two looks for a commit that is to come."""
+SOON: Final = 0.25
+"""Seconds for which it is looked for so. What is open for longer is found by the others' own looks."""
 
 _RINGS: Final = statement("rings")
 _logger: Final = logging.getLogger("mainspring.stores.sqlite")
@@ -34,6 +43,7 @@ class Bells:
         self._lock = threading.Lock()
         self._watchers: dict[object, Ring] = {}
         self._listener: Listener | None = None
+        self._onlooker: Onlooker | None = None
 
     def watch(self, ring: Ring) -> Callable[[], None]:
         """Have `ring` called after commits; returns how to end that."""
@@ -62,6 +72,17 @@ class Bells:
             listener.heard(rings)
         self._tell()
 
+    def expect(self, rings: int) -> None:
+        """Look closely for a commit of the user's own that brings the count to this, and tell everyone when it has come."""
+        with self._lock:
+            if self._onlooker is None or not self._onlooker.is_alive or not self._onlooker.expect(rings):
+                self._onlooker = Onlooker(self._path, rings, self._come)
+                self._onlooker.start()
+
+    def _come(self, rings: int) -> None:
+        self.committed(rings)
+        self.ring_others()
+
     def ring_others(self) -> None:
         """Tell every other process."""
         listener = self._listener
@@ -71,6 +92,9 @@ class Bells:
         with self._lock:
             self._watchers = {}
             listener, self._listener = self._listener, None
+            onlooker, self._onlooker = self._onlooker, None
+        if onlooker:
+            onlooker.end()
         if listener:
             listener.stop()
             listener.join()
@@ -81,6 +105,60 @@ class Bells:
                 ring()
             except Exception:  # what was committed is committed, whatever a listener makes of it
                 _logger.exception("a watcher of the SQLite store raised")
+
+
+class Onlooker:
+    """A thread that looks for commits that are to come. It lives until they have, or have been given up."""
+
+    def __init__(self, path: Path, rings: int, tell: Callable[[int], None]) -> None:
+        self._path = path
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._expected: int | None = rings
+        self._until = time.monotonic() + SOON
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="mainspring-sqlite-onlooker", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it looks; one that was left behind by a fork does not."""
+        return self._thread.is_alive()
+
+    def expect(self, rings: int) -> bool:
+        """Look for another one; False if it is too late for that."""
+        with self._lock:
+            if self._expected is None:
+                return False
+            self._expected, self._until = rings, time.monotonic() + SOON
+            return True
+
+    def end(self) -> None:
+        self._stop.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _look(self) -> None:
+        try:
+            with closing(connect_reader(self._path)) as connection:
+                told = 0
+                while not self._stop.wait(CLOSELY) and self._goes_on(told):
+                    rings = _count(connection)
+                    if rings > told and rings >= (self._expected or 0):
+                        told = rings
+                        self._tell(rings)
+        except sqlite3.Error:  # the looks of those who watch will find it
+            _logger.debug("could not look for a commit", exc_info=True)
+        with self._lock:
+            self._expected = None
+
+    def _goes_on(self, told: int) -> bool:
+        with self._lock:
+            if self._expected is not None and (told >= self._expected or time.monotonic() >= self._until):
+                self._expected = None
+            return self._expected is not None
 
 
 class Listener:
@@ -143,7 +221,7 @@ class Listener:
             if version == self._version:
                 return False
             self._version = version
-            count = self._count(self._connection)
+            count = _count(self._connection)
         except sqlite3.Error:  # whoever reads or writes is told what is wrong; here, the next look may go well
             _logger.debug("could not look for news", exc_info=True)
             self._forget_connection()
@@ -168,6 +246,6 @@ class Listener:
     def _data_version(connection: sqlite3.Connection) -> int:
         return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
-    @staticmethod
-    def _count(connection: sqlite3.Connection) -> int:
-        return int(connection.execute(_RINGS).fetchone()[0])
+
+def _count(connection: sqlite3.Connection) -> int:
+    return int(connection.execute(_RINGS).fetchone()[0])

@@ -5,10 +5,11 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from mainspring.errors import DeclarationError
-from mainspring.stores.postgres.joined import CLOSED, Awaited, Work, drive_awaited, imported, known
+from mainspring.stores.postgres.joined import CLOSED, Awaited, Work, drive_awaited, known
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.statements import in_schema
 from mainspring.stores.postgres.verb import Ask, Row
+from mainspring.stores.transactions.recognized import imported
 
 T = TypeVar("T")
 

@@ -14,13 +14,13 @@ from mainspring.stores.postgres.joined import (
     by_name,
     drive,
     drive_awaited,
-    imported,
     in_utc,
     known,
 )
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.statements import with_names
 from mainspring.stores.postgres.verb import Ask, Row
+from mainspring.stores.transactions.recognized import imported
 
 if TYPE_CHECKING:
     import psycopg

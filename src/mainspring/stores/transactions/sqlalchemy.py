@@ -17,12 +17,12 @@ from mainspring.stores.postgres.joined import (
     Work,
     by_name,
     drive,
-    imported,
     in_utc,
 )
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.statements import in_schema, with_names
 from mainspring.stores.postgres.verb import Ask, Row
+from mainspring.stores.transactions.recognized import imported, led
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Dialect
@@ -37,7 +37,7 @@ _KNOWN: Final = "mainspring"
 
 def find(tx: object) -> Blocking | Awaited | None:
     """Recognize what SQLAlchemy makes: a connection, a session, or what leads to one. None if it is nothing of the kind."""
-    found = _led(tx)
+    found = led(tx)
     if isinstance(found, (imported("sqlalchemy", "Connection"), imported("sqlalchemy.orm", "Session"))):
         return SqlalchemyTransaction(found)
     if isinstance(found, imported("sqlalchemy.ext.asyncio", "AsyncConnection", "AsyncSession")):
@@ -129,21 +129,3 @@ def _is_bridged() -> bool:
     from sqlalchemy.util.concurrency import in_greenlet  # noqa: PLC0415 -- the user has imported it
 
     return bool(in_greenlet())
-
-
-def _led(tx: Any) -> Any:  # noqa: ANN401 -- whatever the user holds
-    """Go from a transaction, or from a registry of sessions, to what it is on."""
-    registries = (
-        imported("sqlalchemy.orm", "scoped_session"),
-        imported("sqlalchemy.ext.asyncio", "async_scoped_session"),
-    )
-    of_sessions = (
-        imported("sqlalchemy.orm", "SessionTransaction"),
-        imported("sqlalchemy.ext.asyncio", "AsyncSessionTransaction"),
-    )
-    of_connections = imported("sqlalchemy", "Transaction"), imported("sqlalchemy.ext.asyncio", "AsyncTransaction")
-    if isinstance(tx, registries):
-        return tx()
-    if isinstance(tx, of_sessions):
-        return tx.session
-    return tx.connection if isinstance(tx, of_connections) else tx

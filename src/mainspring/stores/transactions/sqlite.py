@@ -1,4 +1,4 @@
-"""Connections of the standard library's sqlite3, in a transaction that the user commits or rolls back."""
+"""Connections of the standard library's sqlite3, alone or below SQLAlchemy, in a transaction that the user commits or rolls back."""
 
 import os
 import sqlite3
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from mainspring.errors import DeclarationError
+from mainspring.stores.transactions import sqlite_sqlalchemy
 
 _LEGACY: Final = getattr(sqlite3, "LEGACY_TRANSACTION_CONTROL", None)  # since Python 3.12
 
@@ -36,12 +37,15 @@ def joined(tx: object, path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _checked(tx: object, path: Path) -> sqlite3.Connection:
-    if not isinstance(tx, sqlite3.Connection):
+    connection = tx if isinstance(tx, sqlite3.Connection) else sqlite_sqlalchemy.find(tx)
+    if connection is None:
         raise DeclarationError(
-            "tx", f"{type(tx).__module__}.{type(tx).__qualname__} cannot be joined; give a sqlite3.Connection to {path}"
+            "tx",
+            f"{type(tx).__module__}.{type(tx).__qualname__} cannot be joined; give a sqlite3.Connection to {path}, or a "
+            "connection or session of SQLAlchemy",
         )
     try:
-        file = _main_file(tx)
+        file = _main_file(connection)
     except sqlite3.ProgrammingError as error:  # closed, or of another thread
         raise DeclarationError("tx", str(error)) from error
     if not file or not os.path.samefile(file, path):  # noqa: PTH121 -- a name that SQLite gave, not a path of ours
@@ -50,9 +54,9 @@ def _checked(tx: object, path: Path) -> sqlite3.Connection:
             f"it is a connection to {file or 'a database in memory'}, and the store is in {path}: two files "
             "cannot be committed together",
         )
-    if not tx.in_transaction:
-        _begin(tx)
-    return tx
+    if not connection.in_transaction:
+        _begin(connection)
+    return connection
 
 
 def _begin(connection: sqlite3.Connection) -> None:
