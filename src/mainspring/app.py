@@ -135,6 +135,7 @@ class Mainspring:
 
     def instead(self, store: Store, *, clock: Clock | None = None) -> AbstractContextManager[None]:
         """Keep jobs in another store while a block runs, as tests do: `with app.instead(MemoryStore()):`."""
+        self._connection.guard.steer("app.instead")
         return self._connection.instead(source_of(store), clock or self.clock)
 
     @property

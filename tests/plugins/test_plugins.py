@@ -9,6 +9,7 @@ import pytest
 
 from mainspring import Context, Every, Idle, Mainspring, Plugin, ServiceContext
 from mainspring.core.job import State
+from mainspring.core.limits import Scope
 from mainspring.errors import (
     BadName,
     CapabilityError,
@@ -31,6 +32,8 @@ from mainspring.plugins import (
     Services,
 )
 from mainspring.runtime import planned
+from mainspring.runtime.definition import Definition, Registry
+from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 
 EVERYTHING: list[Capability] = [BackgroundJobs(), Schedules(), Services(), HostWrite(), EnqueueTasks()]
@@ -179,6 +182,8 @@ def test_a_name_that_is_taken_leaves_nothing_behind() -> None:
         app.install(thumbnails.plugin, grant="all")
     assert {str(name) for name in app.registry.names} == {"thumbnails:sweep"}
     assert not app._services
+    assert not app._queues
+    assert "thumbnails" not in app._connection.guard._granted, "the program's own task of that namespace is no plugin's"
     Mainspring("memory://").install(thumbnails.plugin, grant="all")
 
 
@@ -236,6 +241,26 @@ async def test_no_more_jobs_of_a_plugin_run_at_a_time_than_granted(
         took = asyncio.get_running_loop().time() - began
     assert 30 <= took < 40, "six of 10 s each, two at a time over both nodes"
     assert sorted(one.calls + two.calls)[:6] == [str(number) for number in range(6)]
+
+
+async def test_whoever_sees_the_tasks_of_a_plugin_sees_what_it_is_held_to(
+    app: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node on another thread may look at any moment of an install: it runs no job without its limit or its grants."""
+    thumbnails = Thumbnails(max_concurrent=2)
+    add = Registry.add
+    seen: list[object] = []
+
+    def look(registry: Registry, *definitions: Definition) -> None:
+        add(registry, *definitions)
+        limits = [gate.concurrency for gate in node._parts.gates() if gate.scope is Scope.QUEUE]
+        seen.append((limits, "thumbnails" in app._connection.guard._granted, thumbnails.plugin.connection.lender))
+
+    async with app:
+        node = app.make_node(NodeSettings())
+        monkeypatch.setattr(Registry, "add", look)
+        app.install(thumbnails.plugin, grant="all")
+    assert seen[:1] == [([2], True, app._connection)]
 
 
 # Uninstalling.

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -135,12 +136,16 @@ class Plugins:
         for name in plugin.plans:
             if name in self._planned.everything():
                 raise NameTaken(str(name), "schedule")
-        # The one step that may fail is the first, and what comes after it cannot.
-        self._registry.add(*(task.definition for task in plugin.tasks))
-        self._connection.guard.admit(plugin.id, grants)
-        plugin.connection.lender = self._connection
+        with ExitStack() as undo:
+            # A node may look in between: what a plugin is held to is there before its tasks are.
+            self._queues[plugin.id] = QueueSettings(limit=_limit(plugin, grants))
+            undo.callback(self._queues.pop, plugin.id)
+            undo.callback(self._connection.guard.admit(plugin.id, grants))
+            plugin.connection.lender = self._connection
+            undo.callback(setattr, plugin.connection, "lender", None)
+            self._registry.add(*(task.definition for task in plugin.tasks))
+            undo.pop_all()  # that was the one step that may fail
         self._tasks.update((task.definition.name, task) for task in plugin.tasks)
-        self._queues[plugin.id] = QueueSettings(limit=_limit(plugin, grants))
         self._planned.plugins[plugin.id] = Planned(
             owner=owner_of(plugin.id),
             owner_is_given=True,
