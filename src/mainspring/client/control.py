@@ -188,12 +188,12 @@ class Control:
         """Read rows by one statement, and write them by another, a batch at a time; in a dry run, only count them.
 
         The mutation gets `params`, and each batch as a list under the name `rows_as`. A batch that fails is tried again
-        so many times, then counted, and the next one goes on. Whoever cancels this has it end between two batches, or
+        so many times, then counted, and the next one goes on; rows that cannot be read end it with `ReadFailed`. Whoever cancels this has it end between two batches, or
         within one, which the host then keeps or not as a whole.
         """
         host = self._must_host("iterate")
-        work = Work(host, mutation, dict(params or {}), rows_as, retries, dry_run)
-        return await work.over(await host.execute_read(driving_query, work.params), batch_size, progress)
+        work = Work(host, mutation, dict(params or {}), rows_as, batch_size, retries, dry_run)
+        return await work.over(await host.execute_read(driving_query, work.params), progress)
 
     # The checkpoint.
 
