@@ -23,7 +23,6 @@ from mainspring.task import Task
 
 UNINSTALLED: Final = "mainspring"
 """Who pauses the schedules of a plugin that is uninstalled, and resumes them."""
-PAGE: Final = 500
 
 Grant = Iterable[Capability] | Literal["all"]
 """What a plugin may do; "all": whatever it requires."""
