@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Context, Cron, Every, Mainspring, Manual, Once, Plugin
+from mainspring.client import control
 from mainspring.client.statements import Iterated
 from mainspring.core.job import State
 from mainspring.core.rules import Rule, same_rule
@@ -224,6 +225,20 @@ async def test_all_jobs_of_a_schedule_are_cancelled_however_many_wait(app: Mains
         await app.schedules.run("db:sweep")
     assert await app.control.cancel("db:sweep")
     assert {view.job.state for view in (await app.jobs(limit=100)).jobs} == {State.CANCELLED}
+    assert sweeper.fired == 0
+
+
+@pytest.mark.parametrize("left", [1, 12])
+async def test_a_job_that_is_left_behind_by_many_that_have_ended_is_cancelled_too(
+    app: Mainspring, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    monkeypatch.setattr(control, "PAGE", 5)
+    await app.control.add("db:sweep", "manual")
+    behind = [await app.schedules.run("db:sweep") for _ in range(left)]
+    for _ in range(6):
+        await (await app.schedules.run("db:sweep")).cancel()
+    assert await app.control.cancel("db:sweep")
+    assert {(await job.refresh()).job.state for job in behind} == {State.CANCELLED}
     assert sweeper.fired == 0
 
 
