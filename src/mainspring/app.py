@@ -276,6 +276,7 @@ class Mainspring:
         def declare(function: S) -> S:
             self._connection.guard.steer("app.service")
             definition = declare_service(function, options)
+            self.plugins.leave_to_plugins(definition.name)
             if definition.name in self._services:
                 raise NameTaken(str(definition.name))
             self._services[definition.name] = definition
@@ -405,6 +406,8 @@ class Mainspring:
 
     def _register(self, task: Task[..., Any]) -> None:
         self._connection.guard.steer("app.task")
+        for name in (task.definition.name, *task.definition.aliases):
+            self.plugins.leave_to_plugins(name, task.definition.queue)
         self.registry.add(task.definition)
         self._tasks[task.definition.name] = task
 

@@ -187,6 +187,56 @@ def test_a_name_that_is_taken_leaves_nothing_behind() -> None:
     Mainspring("memory://").install(thumbnails.plugin, grant="all")
 
 
+@pytest.mark.parametrize("what", ["task", "alias", "service", "queue of a task", "queue", "default queue"])
+def test_a_plugin_does_not_take_a_name_under_which_the_program_acts(what: str) -> None:
+    """Else the program's own jobs would be held to the plugin's grants and limits, and be the plugin's to change."""
+    app = Mainspring("memory://")
+    id_ = "default" if what == "default queue" else "billing"
+
+    async def pay() -> None: ...
+
+    match what:
+        case "task":
+            app.task(name="billing:pay")(pay)
+        case "alias":
+            app.task(aliases="billing:pay")(pay)
+        case "service":
+            app.service(name="billing:watch")(pay)
+        case "queue of a task":
+            app.task(queue="billing")(pay)
+        case "queue":
+            app.queue("billing")
+        case _:
+            pass  # it is there in any app
+    before = app.registry.names
+
+    with pytest.raises(NameTaken, match=f"(namespace|queue) named '{id_}'"):
+        app.install(Plugin(id_, "1"))
+
+    assert (id_ in app.plugins, app.registry.names) == (False, before)
+
+
+@pytest.mark.parametrize("what", ["task", "alias", "service", "queue"])
+def test_nor_does_the_program_declare_what_would_be_taken_for_a_plugins(what: str) -> None:
+    app = Mainspring("memory://")
+    app.install(Thumbnails().plugin, grant="all")
+    before = app.registry.names
+
+    async def pay() -> None: ...
+
+    with pytest.raises(PluginError, match=r"plugin thumbnails: .* would be taken for its own"):
+        match what:
+            case "task":
+                app.task(name="thumbnails:pay")(pay)
+            case "alias":
+                app.task(aliases="thumbnails:pay")(pay)
+            case "service":
+                app.service(name="thumbnails:watch")(pay)
+            case _:
+                app.task(queue="thumbnails")(pay)
+    assert app.registry.names == before
+
+
 def test_a_plugin_is_installed_once() -> None:
     app = Mainspring("memory://")
     thumbnails = Thumbnails()
@@ -298,8 +348,8 @@ async def test_schedules_of_a_plugin_pause_while_it_is_uninstalled(app: Mainspri
         app.install(thumbnails.plugin, grant="all")
         await asyncio.sleep(121)
         assert (await app.schedules.get("thumbnails:sweep")).paused is None
+        runs = (await app.schedules.runs("thumbnails:sweep")).runs
     assert len(thumbnails.calls) == 4
-    runs = (await app.schedules.runs("thumbnails:sweep")).runs
     assert [run.reason for run in runs if run.reason] == ["paused"]
 
 

@@ -104,21 +104,18 @@ async def _batches(rows: AsyncIterable[Any], size: int) -> AsyncGenerator[list[A
 
 async def _each(rows: object) -> AsyncGenerator[Any, None]:
     """Go through what a host has read, whatever it is: a list, something to go through, or something to wait for."""
+    if rows is not None and not isinstance(rows, AsyncIterable | Iterable):
+        raise ReadFailed(READ, f"it has read no rows, but {type(rows).__name__}")
     count = 0
     try:
-        match rows:
-            case AsyncIterable():
-                async for row in rows:
-                    yield row
-                    count += 1
-            case Iterable():
-                for row in rows:
-                    yield row
-                    count += 1
-            case None:
-                pass
-            case _:
-                raise ReadFailed(READ, f"it has read no rows, but {type(rows).__name__}")
+        if isinstance(rows, AsyncIterable):
+            async for row in rows:
+                yield row
+                count += 1
+        else:
+            for row in () if rows is None else rows:
+                yield row
+                count += 1
     except (Signal, CapabilityError, ReadFailed):
         raise
     except Exception as error:

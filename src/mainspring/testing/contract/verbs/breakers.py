@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.breaker import Attempt, Breaker, Circuit, Phase, PhaseChange
-from mainspring.core.command import CancelJob, DeleteJob, MoveJob, RetryJob
-from mainspring.core.job import State
+from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
+from mainspring.core.job import JobId, State
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import (
@@ -121,7 +121,7 @@ class BreakersContract(Contract):
         cancelled, deleted, moved, late, last = [await world.enqueue() for _ in range(5)]
         assert await world.claim(node, room=MANY) == ()
 
-        commands = {
+        commands: dict[JobId, Command] = {
             cancelled: CancelJob(),
             deleted: DeleteJob(),
             moved: MoveJob(queue="elsewhere"),
