@@ -137,6 +137,7 @@ class Mainspring:
 
     def instead(self, store: Store, *, clock: Clock | None = None) -> AbstractContextManager[None]:
         """Keep jobs in another store while a block runs, as tests do: `with app.instead(MemoryStore()):`."""
+        self._connection.guard.steer("app.instead")
         return self._connection.instead(source_of(store), clock or self.clock)
 
     @property
@@ -277,6 +278,7 @@ class Mainspring:
         def declare(function: S) -> S:
             self._connection.guard.steer("app.service")
             definition = declare_service(function, options)
+            self.plugins.leave_to_plugins(definition.name)
             if definition.name in self._services:
                 raise NameTaken(str(definition.name))
             self._services[definition.name] = definition
@@ -412,6 +414,8 @@ class Mainspring:
 
     def _register(self, task: Task[..., Any]) -> None:
         self._connection.guard.steer("app.task")
+        for name in (task.definition.name, *task.definition.aliases):
+            self.plugins.leave_to_plugins(name, task.definition.queue)
         self.registry.add(task.definition)
         self._tasks[task.definition.name] = task
 

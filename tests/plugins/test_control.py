@@ -3,8 +3,8 @@
 import asyncio
 import pickle
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Context, Cron, Every, Mainspring, Manual, Once, Plugin
+from mainspring.client import control
 from mainspring.client.statements import Iterated
 from mainspring.core.job import State
 from mainspring.core.rules import Rule, same_rule
@@ -224,6 +225,20 @@ async def test_all_jobs_of_a_schedule_are_cancelled_however_many_wait(app: Mains
         await app.schedules.run("db:sweep")
     assert await app.control.cancel("db:sweep")
     assert {view.job.state for view in (await app.jobs(limit=100)).jobs} == {State.CANCELLED}
+    assert sweeper.fired == 0
+
+
+@pytest.mark.parametrize("left", [1, 12])
+async def test_a_job_that_is_left_behind_by_many_that_have_ended_is_cancelled_too(
+    app: Mainspring, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    monkeypatch.setattr(control, "PAGE", 5)
+    await app.control.add("db:sweep", "manual")
+    behind = [await app.schedules.run("db:sweep") for _ in range(left)]
+    for _ in range(6):
+        await (await app.schedules.run("db:sweep")).cancel()
+    assert await app.control.cancel("db:sweep")
+    assert {(await job.refresh()).job.state for job in behind} == {State.CANCELLED}
     assert sweeper.fired == 0
 
 
@@ -529,6 +544,73 @@ async def test_whoever_watches_can_have_it_end(app: Mainspring) -> None:
     assert database.written == [0, 1, 2, 3, 4, 5]
 
 
+class Cursor:
+    """Rows of which some can be read, and whether somebody has closed them."""
+
+    def __init__(self, good: int) -> None:
+        self.good = good
+        self.is_closed = False
+
+    def rows(self) -> Iterator[int]:
+        try:
+            yield from range(self.good)
+            raise OSError("the disk is gone")
+        finally:
+            self.is_closed = True
+
+    async def later(self) -> AsyncIterator[int]:
+        with closing(self.rows()) as rows:  # type: ignore[type-var]  # a generator, as it happens
+            for row in rows:
+                yield row
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_rows_that_cannot_be_read_any_more_are_a_read_that_failed(app: Mainspring, *, asynchronous: bool) -> None:
+    hosted(app, database := Database())
+    cursor = Cursor(5)
+    database.rows = cursor.later() if asynchronous else cursor.rows()
+    told: list[Iterated] = []
+    with pytest.raises(ReadFailed, match="after 5 rows: OSError: the disk is gone") as raised:
+        await app.control.iterate("READ", "WRITE", batch_size=2, progress=told.append)
+    assert raised.value.code == 0xD13
+    assert told[-1] == Iterated(rows=4, batches=2)
+    assert database.written == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("end", ["stopped", "raised", "cancelled"])
+async def test_what_a_host_has_open_for_reading_is_closed_however_it_ends(
+    app: Mainspring, end: str, *, asynchronous: bool
+) -> None:
+    class Patient(Database):
+        async def execute_write(self, statement: str, params: Any = None) -> Any:  # noqa: ANN401 - a host's own
+            await asyncio.sleep(1)
+            return await super().execute_write(statement, params)
+
+    hosted(app, database := Patient())
+    cursor = Cursor(1000)
+    database.rows = rows = cursor.later() if asynchronous else cursor.rows()
+
+    def progress(_: Iterated) -> bool:
+        if end == "raised":
+            raise RuntimeError("no more")
+        if end == "cancelled":
+            work.cancel()
+        return end != "stopped"
+
+    async def whole() -> None:
+        await app.control.iterate("READ", "WRITE", batch_size=2, progress=progress)
+
+    work = asyncio.ensure_future(whole())
+    await asyncio.wait([work])
+    assert cursor.is_closed
+    assert rows is not None  # nor was it by being forgotten
+    assert (work.cancelled(), not work.cancelled() and work.exception() is not None) == (
+        end == "cancelled",
+        end == "raised",
+    )
+
+
 async def test_whoever_cancels_it_has_it_end_after_whole_batches(app: Mainspring) -> None:
     class Slow(Database):
         async def execute_write(self, statement: str, params: Any = None) -> Any:  # noqa: ANN401 - a host's own
@@ -556,8 +638,8 @@ async def test_a_dry_run_counts_and_writes_nothing(app: Mainspring) -> None:
 @pytest.mark.parametrize(("size", "retries"), [(0, 0), (1, -1)])
 async def test_a_batch_has_at_least_one_row(app: Mainspring, size: int, retries: int) -> None:
     hosted(app, Database(1))
-    with pytest.raises(ControlError, match="batch size"):
-        await app.control.iterate("READ", "WRITE", batch_size=size, retries=retries)
+    with pytest.raises(ControlError, match="batch size"):  # before anything is read
+        await app.control.iterate("NOTHING", "WRITE", batch_size=size, retries=retries)
 
 
 # The checkpoint.

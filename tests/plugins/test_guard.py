@@ -14,6 +14,7 @@ from mainspring.core.job import State
 from mainspring.errors import CapabilityError
 from mainspring.plugins import BackgroundJobs, Capability, EnqueueTasks, HostWrite, Schedules, Services
 from mainspring.runtime.middleware import Next
+from mainspring.stores.memory import MemoryStore
 
 ALL: list[Capability] = [BackgroundJobs(), Schedules(), Services(), HostWrite(), EnqueueTasks()]
 
@@ -85,6 +86,7 @@ def actions(app: Mainspring, sly: Sly) -> dict[str, Act]:
         "app.breakers": lambda: app.breakers.close("pay"),
         "app.breakers.listener": soon(lambda: app.breakers.listener(lambda _: None)),
         "app.store": lambda: app.store.pause("default", by="sly"),
+        "app.instead": soon(lambda: app.instead(MemoryStore()).__enter__()),
         "app.close": app.close,
         "app.task": declared(app.task),
         "app.schedule": soon(lambda: app.schedule(Every("1h"), name="more")(sly.pay)),

@@ -9,6 +9,7 @@ import pytest
 
 from mainspring import Context, Every, Idle, Mainspring, Plugin, ServiceContext
 from mainspring.core.job import State
+from mainspring.core.limits import Scope
 from mainspring.errors import (
     BadName,
     CapabilityError,
@@ -31,6 +32,8 @@ from mainspring.plugins import (
     Services,
 )
 from mainspring.runtime import planned
+from mainspring.runtime.definition import Definition, Registry
+from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 
 EVERYTHING: list[Capability] = [BackgroundJobs(), Schedules(), Services(), HostWrite(), EnqueueTasks()]
@@ -179,7 +182,59 @@ def test_a_name_that_is_taken_leaves_nothing_behind() -> None:
         app.install(thumbnails.plugin, grant="all")
     assert {str(name) for name in app.registry.names} == {"thumbnails:sweep"}
     assert not app._services
+    assert not app._queues
+    assert "thumbnails" not in app._connection.guard._granted, "the program's own task of that namespace is no plugin's"
     Mainspring("memory://").install(thumbnails.plugin, grant="all")
+
+
+@pytest.mark.parametrize("what", ["task", "alias", "service", "queue of a task", "queue", "default queue"])
+def test_a_plugin_does_not_take_a_name_under_which_the_program_acts(what: str) -> None:
+    """Else the program's own jobs would be held to the plugin's grants and limits, and be the plugin's to change."""
+    app = Mainspring("memory://")
+    id_ = "default" if what == "default queue" else "billing"
+
+    async def pay() -> None: ...
+
+    match what:
+        case "task":
+            app.task(name="billing:pay")(pay)
+        case "alias":
+            app.task(aliases="billing:pay")(pay)
+        case "service":
+            app.service(name="billing:watch")(pay)
+        case "queue of a task":
+            app.task(queue="billing")(pay)
+        case "queue":
+            app.queue("billing")
+        case _:
+            pass  # it is there in any app
+    before = app.registry.names
+
+    with pytest.raises(NameTaken, match=f"(namespace|queue) named '{id_}'"):
+        app.install(Plugin(id_, "1"))
+
+    assert (id_ in app.plugins, app.registry.names) == (False, before)
+
+
+@pytest.mark.parametrize("what", ["task", "alias", "service", "queue"])
+def test_nor_does_the_program_declare_what_would_be_taken_for_a_plugins(what: str) -> None:
+    app = Mainspring("memory://")
+    app.install(Thumbnails().plugin, grant="all")
+    before = app.registry.names
+
+    async def pay() -> None: ...
+
+    with pytest.raises(PluginError, match=r"plugin thumbnails: .* would be taken for its own"):
+        match what:
+            case "task":
+                app.task(name="thumbnails:pay")(pay)
+            case "alias":
+                app.task(aliases="thumbnails:pay")(pay)
+            case "service":
+                app.service(name="thumbnails:watch")(pay)
+            case _:
+                app.task(queue="thumbnails")(pay)
+    assert app.registry.names == before
 
 
 def test_a_plugin_is_installed_once() -> None:
@@ -238,6 +293,26 @@ async def test_no_more_jobs_of_a_plugin_run_at_a_time_than_granted(
     assert sorted(one.calls + two.calls)[:6] == [str(number) for number in range(6)]
 
 
+async def test_whoever_sees_the_tasks_of_a_plugin_sees_what_it_is_held_to(
+    app: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node on another thread may look at any moment of an install: it runs no job without its limit or its grants."""
+    thumbnails = Thumbnails(max_concurrent=2)
+    add = Registry.add
+    seen: list[object] = []
+
+    def look(registry: Registry, *definitions: Definition) -> None:
+        add(registry, *definitions)
+        limits = [gate.concurrency for gate in node._parts.gates() if gate.scope is Scope.QUEUE]
+        seen.append((limits, "thumbnails" in app._connection.guard._granted, thumbnails.plugin.connection.lender))
+
+    async with app:
+        node = app.make_node(NodeSettings())
+        monkeypatch.setattr(Registry, "add", look)
+        app.install(thumbnails.plugin, grant="all")
+    assert seen[:1] == [([2], True, app._connection)]
+
+
 # Uninstalling.
 
 
@@ -273,8 +348,8 @@ async def test_schedules_of_a_plugin_pause_while_it_is_uninstalled(app: Mainspri
         app.install(thumbnails.plugin, grant="all")
         await asyncio.sleep(121)
         assert (await app.schedules.get("thumbnails:sweep")).paused is None
+        runs = (await app.schedules.runs("thumbnails:sweep")).runs
     assert len(thumbnails.calls) == 4
-    runs = (await app.schedules.runs("thumbnails:sweep")).runs
     assert [run.reason for run in runs if run.reason] == ["paused"]
 
 

@@ -225,10 +225,10 @@ async def test_a_folder_in_place_of_the_file_cannot_be_opened(place: Place) -> N
 async def test_a_file_that_cannot_be_read_is_told_as_such(place: Place, error: int, kind: type[StoreError]) -> None:
     content = await filled(place)
     files = FaultyFiles()
-    files.fail_at = {4: error}  # the folder, a file in it, three calls of that
+    files.fail_at = {5: error}  # two calls for the folder, three for a file in it
     with pytest.raises(kind, match="it cannot be opened"):
         await place.open(files)
-    assert files.calls[4] == "read"
+    assert files.calls[5] == "read"
 
     assert place.read() == content
     await (await place.open()).close()  # nothing holds the lock
@@ -237,10 +237,10 @@ async def test_a_file_that_cannot_be_read_is_told_as_such(place: Place, error: i
 async def test_a_read_only_file_system_is_told_of_when_it_is_opened(place: Place) -> None:
     content = await filled(place)
     files = FaultyFiles()
-    files.fail_at = {1: EROFS}
+    files.fail_at = {2: EROFS}
     with pytest.raises(StoreUnavailable, match="the file system is read-only"):
         await place.open(files)
-    assert files.calls[1] == "create"
+    assert files.calls[2] == "create"
     assert place.read() == content
 
 

@@ -4,12 +4,14 @@ import random
 from collections.abc import Awaitable, Callable
 from errno import EIO, ENOSPC, EROFS
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from mainspring.core.outcome import Succeeded
 from mainspring.core.steps import run_now
 from mainspring.errors import StoreUnavailable
+from mainspring.stores.sidecar.file import SystemFiles
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import plans
 from mainspring.testing.contract.world import FATAL, World
@@ -126,6 +128,22 @@ async def test_trouble_that_lasts_is_told_each_time_and_the_file_stays(place: Pl
         files.always = None
         assert place.read() == file
         assert not place.path.with_name("background_jobs.json.tmp").exists()
+
+
+async def test_a_folder_that_is_made_is_on_the_disk_by_its_name_before_anything_is_in_it(tmp_path: Path) -> None:
+    class Watched(SystemFiles):
+        synced: ClassVar[list[tuple[Path, bool]]] = []
+
+        def sync_folder(self, path: Path) -> None:
+            self.synced.append((path, place.path.exists()))
+            super().sync_folder(path)
+
+    place = Place(tmp_path / "some" / "where")
+    for _ in range(2):  # found there, it may still be on its way to the disk
+        async with place.world(Watched()):
+            pass
+    above = place.path.parent.parent
+    assert Watched.synced == [(one, False) for one in (tmp_path, above.parent, above, above)]
 
 
 def test_whatever_the_power_takes_what_was_answered_is_there(tmp_path: Path, virtual_time: VirtualTime) -> None:

@@ -16,6 +16,7 @@ from mainspring import Mainspring
 from mainspring.errors import DeclarationError
 from mainspring.web import ROLES, Identity, Password, Permission, TokenFile, api
 from mainspring.web.application import described
+from mainspring.web.auth import Key
 from mainspring.web.control import ROUTES
 from tests.web.conftest import Ask, error_of
 
@@ -163,6 +164,17 @@ async def test_a_token_lets_its_name_in(ask: Ask, tokens: Path) -> None:
     assert [await shown(ask, auth, one, "control/flush", {}) for one in (TOKEN, OTHER)] == [200, 200]
 
 
+@pytest.mark.parametrize("header", [None, "Bearer", "Bearer ", "bearer  ", "Basic Og==", ""])
+async def test_who_gives_no_token_is_nobody_whatever_the_file_says(
+    ask: Ask, tokens: Path, monkeypatch: pytest.MonkeyPatch, header: str | None
+) -> None:
+    """A script that writes the digest of a variable that is not set would open the door to all."""
+    auth = TokenFile(tokens)
+    monkeypatch.setattr(auth, "_keys", (Key(hashlib.sha256().digest(), Identity.of("all", "admin")),))
+    headers = {} if header is None else {"authorization": header}
+    assert (await ask("control/list", auth=auth, headers=headers)).status_code == 401
+
+
 async def test_a_digest_is_no_token(ask: Ask, tokens: Path) -> None:
     digest = hashlib.sha256(OTHER.encode()).hexdigest()
     assert await shown(ask, TokenFile(tokens), f"sha256:{digest}") == 401
@@ -193,6 +205,8 @@ async def test_a_file_that_has_changed_is_read_again(ask: Ask, tokens: Path, cap
         (f"{TOKEN}\nanna {TOKEN}", "line 1: it takes three words, NAME ROLE TOKEN; line 2:"),
         ("anna admin sha256:abc", "line 1: after sha256: there are 64 hexadecimal digits"),
         ("anna admin sha256:" + "g" * 64, "64 hexadecimal digits"),
+        (f"anna admin sha256:{hashlib.sha256().hexdigest()}", "line 1: it is the digest of nothing at all"),
+        ("anna admin " + "\u00fc" * 30, "line 1: a token has no letters but those of ASCII"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_refused_without_its_secrets(tmp_path: Path, text: str, says: str) -> None:

@@ -165,6 +165,26 @@ async def test_what_nobody_has_thought_of_is_in_the_log_and_not_in_the_answer(
     assert "secret" in str(line.exc_info[1])
 
 
+async def test_text_that_has_no_place_in_json_is_told_all_the_same(
+    app: Mainspring, ask: Ask, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no file \udcff")
+
+    caplog.set_level(logging.INFO, "mainspring.audit")
+    app.host.offer(execute_write=fail)
+    assert r"no file \udcff" in error_of(await ask("control/submit", {"statement": "x"}), 422)["message"]
+    app.host.offer(execute_write=lambda *_: {"\udcff": ["\udcff"]})
+    assert (await ask("control/submit", {"statement": "x"})).json() == {"result": {r"\udcff": [r"\udcff"]}}
+    response = await ask("control/flush", {}, auth=lambda _: Identity.of("anna\udcff", "viewer"))
+    assert error_of(response, 403)["message"] == r"anna\udcff may not do control.flush"
+    assert [one.getMessage() for one in caplog.records if one.name == "mainspring.audit"] == [
+        "local control.submit : 422",
+        "local control.submit : 200",
+        r"'anna\udcff' control.flush : 403",
+    ]
+
+
 async def test_every_change_is_in_the_log_with_who_and_what(ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mainspring.audit")
     await ask("control/list")

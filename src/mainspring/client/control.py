@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, Unpack, runtime_checkable
+from uuid import UUID
 
 from mainspring.client.arguments import payload_from
 from mainspring.client.connection import Connection
@@ -21,7 +22,7 @@ from mainspring.core import steps as core
 from mainspring.core.job import JobId, State
 from mainspring.core.names import Name
 from mainspring.core.rules import Cron, Every, Manual, Once, Rule
-from mainspring.core.schedule import Schedule
+from mainspring.core.schedule import Decision, Schedule
 from mainspring.errors import BadName, ControlError, FlushFailed, NameTaken, StoreError, UnknownSchedule
 from mainspring.handle import JobHandle
 from mainspring.plugins.mirrored import failures_of, status_of
@@ -29,6 +30,7 @@ from mainspring.runtime.planned import look_at, step
 from mainspring.runtime.ticker import cancel as cancel_jobs
 from mainspring.stores.port import Store
 from mainspring.stores.records import Look, RunFilter
+from mainspring.stores.schedules import OPEN_SHOWN
 from mainspring.task import Task
 
 PAGE: Final = 500
@@ -123,11 +125,17 @@ class Control:
         name = await self._kept(qname, Code.BAD_NAME)
         self._connection.guard.change_schedule(name)
         store = await self._connection.store()
+        seen: list[Look] = []
+
+        def take_away(look: Look, now: datetime) -> Decision:
+            seen.append(look)
+            return core.cancel(look.schedule, now)
+
         try:
-            await step(store, name, lambda look, now: core.cancel(look.schedule, now))
+            await step(store, name, take_away)
         except UnknownSchedule:
             return False
-        open_ = await _open_jobs(store, name)
+        open_ = await _open_jobs(store, seen[-1])
         await cancel_jobs(store, open_)
         for view in await store.get(open_) if self._connection.on_cancel else ():
             if view and view.job.state is State.RUNNING and self._connection.on_cancel:
@@ -188,12 +196,12 @@ class Control:
         """Read rows by one statement, and write them by another, a batch at a time; in a dry run, only count them.
 
         The mutation gets `params`, and each batch as a list under the name `rows_as`. A batch that fails is tried again
-        so many times, then counted, and the next one goes on. Whoever cancels this has it end between two batches, or
+        so many times, then counted, and the next one goes on; rows that cannot be read end it with `ReadFailed`. Whoever cancels this has it end between two batches, or
         within one, which the host then keeps or not as a whole.
         """
         host = self._must_host("iterate")
-        work = Work(host, mutation, dict(params or {}), rows_as, retries, dry_run)
-        return await work.over(await host.execute_read(driving_query, work.params), batch_size, progress)
+        work = Work(host, mutation, dict(params or {}), rows_as, batch_size, retries, dry_run)
+        return await work.over(await host.execute_read(driving_query, work.params), progress)
 
     # The checkpoint.
 
@@ -328,14 +336,16 @@ async def _row(store: Store, look: Look) -> Row:
     )
 
 
-async def _open_jobs(store: Store, name: Name) -> Sequence[JobId]:
-    """List the jobs of a schedule that have not ended, the newest first; behind a page without any there are none."""
-    which = RunFilter(schedule=name, with_job=True)
-    page = await store.runs(which, limit=PAGE)
-    jobs = [run.job for run in page.runs if run.is_open and run.job]
-    found = list(jobs)
-    while page.after and jobs:
-        page = await store.runs(which, limit=PAGE, after=page.after)
-        jobs = [run.job for run in page.runs if run.is_open and run.job]
-        found += jobs
-    return found
+async def _open_jobs(store: Store, look: Look) -> Sequence[JobId]:
+    """List the jobs of a schedule that had not ended when it was looked at."""
+    if len(look.open) < OPEN_SHOWN:
+        return look.open
+    which = RunFilter(schedule=look.schedule.name, with_job=True)
+    found: list[JobId] = []
+    after: UUID | None = None
+    while True:  # to the very first: one that hangs is behind all that have ended since
+        page = await store.runs(which, limit=PAGE, after=after)
+        found += [run.job for run in page.runs if run.is_open and run.job]
+        after = page.after
+        if after is None:
+            return found

@@ -28,7 +28,7 @@ from mainspring.core.retry import Retry
 from mainspring.core.unique import Unique
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError
-from mainspring.runtime.definition import DEFAULT_RETRY, Definition, ExecutorKind
+from mainspring.runtime.definition import DEFAULT_QUEUE, DEFAULT_RETRY, Definition, ExecutorKind
 
 
 class TaskOptions(TypedDict, total=False):
@@ -142,7 +142,7 @@ class _Draft:
             context=self._context[0] if self._context else None,
             reference=reference_of(self._function)[0],
             aliases=given.get("aliases", ()),
-            queue=given.get("queue", "default"),
+            queue=given.get("queue", DEFAULT_QUEUE),
             priority=given.get("priority", 50),
             retry=self._retry(),
             timeout=given.get("timeout"),

@@ -27,7 +27,7 @@ def plain(value: object) -> object:
         case Enum():
             return value.value
         case str():
-            return value
+            return text(value)
         case datetime():
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case timedelta():
@@ -41,7 +41,7 @@ def plain(value: object) -> object:
         case msgspec.Struct():
             return _fields(value)
         case Mapping():
-            return {str(key): plain(one) for key, one in value.items()}
+            return {text(str(key)): plain(one) for key, one in value.items()}
         case frozenset() | set():
             return sorted(str(plain(one)) for one in value)
         case Iterable():
@@ -58,6 +58,11 @@ def shown(value: object) -> object:
         return plain(value)
     except (TypeError, RecursionError):
         return repr(value)
+
+
+def text(value: str) -> str:
+    """Keep what JSON can carry: halves of surrogate pairs, as in names of files, have no place in UTF-8."""
+    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
 
 
 def read(stored: bytes) -> object:

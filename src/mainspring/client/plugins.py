@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -14,7 +15,7 @@ from mainspring.core.limits import Limit
 from mainspring.core.names import Name
 from mainspring.errors import CapabilityError, DeclarationError, NameTaken, PluginError
 from mainspring.plugins.capability import BackgroundJobs, Capability, Grants
-from mainspring.runtime.definition import QueueSettings, Registry
+from mainspring.runtime.definition import DEFAULT_QUEUE, QueueSettings, Registry
 from mainspring.runtime.events import log
 from mainspring.runtime.planned import Planned, pause_gone
 from mainspring.runtime.service import ServiceDefinition
@@ -22,7 +23,6 @@ from mainspring.task import Task
 
 UNINSTALLED: Final = "mainspring"
 """Who pauses the schedules of a plugin that is uninstalled, and resumes them."""
-PAGE: Final = 500
 
 Grant = Iterable[Capability] | Literal["all"]
 """What a plugin may do; "all": whatever it requires."""
@@ -127,20 +127,20 @@ class Plugins:
             raise PluginError(plugin.id, "it is installed already; uninstall it first")
         if plugin.connection.lender is not None:
             raise PluginError(plugin.id, "it is installed in another app; make a second Plugin for this one")
-        if plugin.id in self._queues:
-            raise NameTaken(plugin.id)
-        for name in plugin.services:
-            if name in self._services:
-                raise NameTaken(str(name))
+        self._must_be_free(plugin.id)
         for name in plugin.plans:
             if name in self._planned.everything():
                 raise NameTaken(str(name), "schedule")
-        # The one step that may fail is the first, and what comes after it cannot.
-        self._registry.add(*(task.definition for task in plugin.tasks))
-        self._connection.guard.admit(plugin.id, grants)
-        plugin.connection.lender = self._connection
+        with ExitStack() as undo:
+            # A node may look in between: what a plugin is held to is there before its tasks are.
+            self._queues[plugin.id] = QueueSettings(limit=_limit(plugin, grants))
+            undo.callback(self._queues.pop, plugin.id)
+            undo.callback(self._connection.guard.admit(plugin.id, grants))
+            plugin.connection.lender = self._connection
+            undo.callback(setattr, plugin.connection, "lender", None)
+            self._registry.add(*(task.definition for task in plugin.tasks))
+            undo.pop_all()  # that was the one step that may fail
         self._tasks.update((task.definition.name, task) for task in plugin.tasks)
-        self._queues[plugin.id] = QueueSettings(limit=_limit(plugin, grants))
         self._planned.plugins[plugin.id] = Planned(
             owner=owner_of(plugin.id),
             owner_is_given=True,
@@ -152,6 +152,22 @@ class Plugins:
         self._planned.changes += 1
         self._services.update(plugin.services)
         self._installed[plugin.id] = Installed(plugin=plugin, grants=grants)
+
+    def _must_be_free(self, id_: str) -> None:
+        """Refuse an id under which the program has something itself.
+
+        Whoever acts under a name acts for the plugin that has it: what is the program's would be held to the grants of a
+        stranger's plugin, and be its to change; and its queue would be limited with the plugin's.
+        """
+        if id_ in {DEFAULT_QUEUE, *self._queues, *(definition.queue for definition in self._registry)}:
+            raise NameTaken(id_, "queue")
+        if id_ != ID and any(name.namespace == id_ for name in (*self._registry.names, *self._services)):
+            raise NameTaken(id_, "namespace")
+
+    def leave_to_plugins(self, name: Name, queue: str = "") -> None:
+        """Refuse what the program is about to declare under the name of a plugin, for the same reasons."""
+        for id_ in {name.namespace, queue} & self._installed.keys() - {ID}:
+            raise PluginError(id_, f"{name} would be taken for its own; give that another namespace and queue")
 
     async def uninstall(self, id_: str | Plugin) -> None:
         """Take a plugin out: its jobs wait, its schedules pause, its services stop. Installed again, it goes on.

@@ -1,11 +1,14 @@
 """Statements that a host carries out, many rows at a time."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from mainspring.client.kinds import Code
+from mainspring.core.outcome import Signal
 from mainspring.errors import CapabilityError, ControlError, ReadFailed
+from mainspring.runtime.host import READ
 
 BATCH: Final = 1000
 ERRORS: Final = 10  # that are kept of a long piece of work
@@ -49,20 +52,24 @@ class Work:
     mutation: str
     params: Mapping[str, object]
     rows_as: str
+    batch_size: int
     retries: int
     dry: bool = False
     """Only count."""
 
-    async def over(self, rows: object, batch_size: int, progress: Progress | None) -> Iterated:
-        """Go through what a host has read."""
-        if batch_size < 1 or self.retries < 0:
-            problem = f"a batch size of 1 or more and retries of 0 or more, not {batch_size} and {self.retries}"
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.retries < 0:
+            problem = f"a batch size of 1 or more and retries of 0 or more, not {self.batch_size} and {self.retries}"
             raise ControlError("iterate", problem, Code.BAD_INTERVAL)
+
+    async def over(self, rows: object, progress: Progress | None) -> Iterated:
+        """Go through what a host has read; however that ends, a generator of the host's own is closed."""
         done = Iterated()
-        async for batch in _batches(rows, batch_size):
-            done = await self._write(batch, done)
-            if progress is not None and progress(done) is False:
-                return replace(done, stopped=True)
+        async with aclosing(_each(rows)) as each, aclosing(_batches(each, self.batch_size)) as batches:
+            async for batch in batches:
+                done = await self._write(batch, done)
+                if progress is not None and progress(done) is False:
+                    return replace(done, stopped=True)
         return done
 
     async def _write(self, batch: list[Any], done: Iterated) -> Iterated:
@@ -84,22 +91,37 @@ class Work:
             done = replace(done, retried=done.retried + 1)
 
 
-async def _batches(rows: object, size: int) -> AsyncIterator[list[Any]]:
-    """Divide what a host has read, whatever it is: a list, something to go through, or something to wait for."""
+async def _batches(rows: AsyncIterable[Any], size: int) -> AsyncGenerator[list[Any], None]:
     batch: list[Any] = []
-    if isinstance(rows, AsyncIterable):
-        async for row in rows:
-            batch.append(row)
-            if len(batch) == size:
-                yield batch
-                batch = []
-    elif isinstance(rows, Iterable):
-        for row in rows:
-            batch.append(row)
-            if len(batch) == size:
-                yield batch
-                batch = []
-    elif rows is not None:
-        raise ReadFailed("execute_read", f"it has read no rows, but {type(rows).__name__}")
+    async for row in rows:
+        batch.append(row)
+        if len(batch) == size:
+            yield batch
+            batch = []
     if batch:
         yield batch
+
+
+async def _each(rows: object) -> AsyncGenerator[Any, None]:
+    """Go through what a host has read, whatever it is: a list, something to go through, or something to wait for."""
+    if rows is not None and not isinstance(rows, AsyncIterable | Iterable):
+        raise ReadFailed(READ, f"it has read no rows, but {type(rows).__name__}")
+    count = 0
+    try:
+        if isinstance(rows, AsyncIterable):
+            async for row in rows:
+                yield row
+                count += 1
+        else:
+            for row in () if rows is None else rows:
+                yield row
+                count += 1
+    except (Signal, CapabilityError, ReadFailed):
+        raise
+    except Exception as error:
+        raise ReadFailed(READ, f"after {count:,} rows: {type(error).__name__}: {error}") from error
+    finally:
+        if isinstance(rows, AsyncGenerator):
+            await rows.aclose()
+        elif isinstance(rows, Generator):
+            rows.close()

@@ -27,28 +27,20 @@ class BackgroundJobs(Capability):
         if self.max_concurrent is not None and (type(self.max_concurrent) is not int or self.max_concurrent < 1):
             raise DeclarationError("BackgroundJobs", f"max_concurrent of at least 1, not {self.max_concurrent!r}")
 
-    __str__ = Capability.__str__
-
 
 @dataclass(frozen=True, slots=True)
 class Schedules(Capability):
     """To have schedules of its tasks, and to change them while it runs."""
-
-    __str__ = Capability.__str__
 
 
 @dataclass(frozen=True, slots=True)
 class Services(Capability):
     """To have loops that go on for as long as a node."""
 
-    __str__ = Capability.__str__
-
 
 @dataclass(frozen=True, slots=True)
 class HostWrite(Capability):
     """To write through its host: `ctx.host.execute_write`."""
-
-    __str__ = Capability.__str__
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +60,6 @@ class EnqueueTasks(Capability):
 
     def allows(self, namespace: str) -> bool:
         return self.namespaces is None or namespace in self.namespaces
-
-    __str__ = Capability.__str__
 
 
 class Grants:

@@ -9,7 +9,7 @@ be the plugin's. Nor does anybody act for a plugin while it is imported. This is
 one process no code can be kept from climbing over it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from mainspring.core.names import Name
@@ -31,8 +31,18 @@ class Guard:
     def __init__(self) -> None:
         self._granted: dict[str, Grants | None] = {}  # None: it was uninstalled
 
-    def admit(self, plugin: str, grants: Grants) -> None:
+    def admit(self, plugin: str, grants: Grants) -> Callable[[], None]:
+        """Hold a plugin to what it was granted; returns what puts everything back as it was."""
+        is_known, before = plugin in self._granted, self._granted.get(plugin)
         self._granted[plugin] = grants
+
+        def undo() -> None:
+            if is_known:
+                self._granted[plugin] = before
+            else:
+                del self._granted[plugin]
+
+        return undo
 
     def dismiss(self, plugin: str) -> None:
         """What still runs of it may ask for nothing more."""

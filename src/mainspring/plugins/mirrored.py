@@ -16,12 +16,12 @@ from mainspring.core.names import Name
 from mainspring.core.rules import Manual
 from mainspring.core.schedule import Run
 from mainspring.stores.records import Look
+from mainspring.stores.schedules import OPEN_SHOWN
 
 Row: TypeAlias = dict[str, str | int | None]
 """The properties of one node, by name."""
 
 LONGEST: Final = 1000  # characters of an error or an owner; a message may hold a whole document
-MOST_OPEN: Final = 10  # open runs that a look names
 
 UNTOLD: Final[Row] = {
     "namespace": "",
@@ -116,7 +116,7 @@ def may_change_unseen(look: Look, row: Row) -> bool:
 
     A failed or cancelled run does when an operator retries its job; beyond the runs that a look names, any does.
     """
-    return row["last_state"] not in {None, State.SUCCEEDED.value} or len(look.open) >= MOST_OPEN
+    return row["last_state"] not in {None, State.SUCCEEDED.value} or len(look.open) >= OPEN_SHOWN
 
 
 def same(one: Row, other: Row) -> bool:

@@ -18,6 +18,7 @@ from mainspring.errors import NameTaken, PayloadError, UnknownTask
 from mainspring.runtime.call import CallFacts
 from mainspring.stores.port import Store
 
+DEFAULT_QUEUE: Final = "default"
 DEFAULT_RETRY: Final = Retry.exponential()
 DEFAULT_RETENTION: Final = Retention()
 
@@ -47,7 +48,7 @@ class Definition:
     reference: str | None = None
     """"module:qualified.name", where another process finds it; None if none could."""
     aliases: tuple[Name, ...] = ()
-    queue: str = "default"
+    queue: str = DEFAULT_QUEUE
     priority: int = 50
     retry: Retry = DEFAULT_RETRY
     timeout: timedelta | None = None

@@ -23,7 +23,7 @@ from mainspring.web.auth import Auth, Identity, Permission
 from mainspring.web.control import ROUTES
 from mainspring.web.gate import check_closed, check_origin
 from mainspring.web.openapi import document
-from mainspring.web.problems import Answer, Error, Problem, told
+from mainspring.web.problems import Answer, Error, Problem, short, told
 from mainspring.web.routes import AnyRoute, Asked, Nothing, Route
 
 audit = logging.getLogger("mainspring.audit")
@@ -209,7 +209,7 @@ async def _not_found(_: HTTPConnection, error: Exception) -> Response:  # async:
 
 def _refused(error: HTTPException) -> Response:
     code = {401: "unknown", 403: "not_allowed", 404: "not_found", 405: "wrong_method"}.get(error.status_code, "refused")
-    return _json(error.status_code, Answer(Error(code=code, message=error.detail)), dict(error.headers or {}))
+    return _json(error.status_code, Answer(Error(code=code, message=short(error.detail))), dict(error.headers or {}))
 
 
 @asynccontextmanager

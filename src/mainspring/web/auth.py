@@ -112,7 +112,10 @@ class TokenFile:
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
         self._look()
-        given = _digest(_credentials(connection, "bearer"))
+        token = _credentials(connection, "bearer")
+        if not token:  # whatever the file says: the digest of nothing is one, too
+            return None
+        given = _digest(token)
         found: Identity | None = None
         for key in self._keys:  # all of them: how long it takes does not tell which
             if hmac.compare_digest(key.digest, given):
@@ -182,7 +185,11 @@ def _key(words: list[str]) -> Key:
     identity = Identity.of(name, *roles.split(","))
     if secret.startswith("sha256:"):
         digest = bytes.fromhex(_hex(secret.removeprefix("sha256:")))
+        if digest == _digest(""):
+            raise ValueError("it is the digest of nothing at all; was the token empty?")
         return Key(digest, identity)
+    if not secret.isascii():
+        raise ValueError("a token has no letters but those of ASCII: a header cannot carry them")
     if len(secret) < SHORTEST_TOKEN:
         raise ValueError(f"a token has {SHORTEST_TOKEN} characters or more")
     return Key(_digest(secret), identity)

@@ -13,12 +13,13 @@ from uuid import uuid4
 from msgspec import UNSET, Struct, UnsetType
 
 from mainspring import errors
+from mainspring.client.plain import text
 from mainspring.core.outcome import Signal
 
 log = logging.getLogger("mainspring.web")
 
 LONGEST: Final = 2000
-"""Characters of a message: some are made from what was sent."""
+"""Characters of a message."""
 
 
 class Error(Struct, frozen=True, kw_only=True):
@@ -45,7 +46,7 @@ class Problem(Exception):
         super().__init__(message)
         self.status = status
         self.headers = dict(headers or {})
-        self.error = Error(code=code, message=message[:LONGEST], hint=hint or UNSET)
+        self.error = Error(code=code, message=short(message), hint=hint or UNSET)
 
 
 class Kind(NamedTuple):
@@ -73,6 +74,11 @@ KINDS: Final = (  # the first that fits
 )
 
 
+def short(message: str) -> str:
+    """Keep of a message what an answer can carry: some are made from what was sent, or of what a program said."""
+    return text(message[:LONGEST])
+
+
 def told(error: Exception) -> tuple[int, Error]:
     """Say an error; one that nobody has thought of is logged, and told by its id only."""
     for kind in KINDS:
@@ -80,7 +86,7 @@ def told(error: Exception) -> tuple[int, Error]:
             number = getattr(error, "code", None)
             return kind.status, Error(
                 code=kind.code,
-                message=str(error)[:LONGEST],
+                message=short(str(error)),
                 hint=kind.hint or UNSET,
                 number=number if isinstance(number, int) else UNSET,
             )

@@ -52,7 +52,12 @@ class SystemFiles:
     """The operating system's own."""
 
     def make_folder(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        """Make a folder and those above it. Each is on the disk by its name: else all that is in it could go with it."""
+        if not path.parent.exists():
+            self.make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        with suppress(PermissionError):  # whoever may not look into the folder above has not made it just now
+            self.sync_folder(path.parent)  # also if it was there: who made it may have been cut off right after
 
     def may_write(self, path: Path) -> bool:
         """Say whether a file may be written to, if there is one. For root, the mode is a word of its owner's all the same."""

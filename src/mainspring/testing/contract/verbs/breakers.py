@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.breaker import Attempt, Breaker, Circuit, Phase, PhaseChange
-from mainspring.core.command import CancelJob
+from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
+from mainspring.core.job import JobId, State
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import (
@@ -109,6 +110,57 @@ class BreakersContract(Contract):
         await end(world, probe, Succeeded())
 
         assert [one.claim.job.id for one in await world.claim(node, room=MANY)] == later[::-1]
+
+    @obligation("claim", 11)
+    @obligation("settle", 9)
+    async def test_what_is_held_back_can_be_cancelled_deleted_and_moved_and_never_becomes_the_probe(
+        self, world: World
+    ) -> None:
+        node = await world.node()
+        await opened(world, node)
+        cancelled, deleted, moved, late, last = [await world.enqueue() for _ in range(5)]
+        assert await world.claim(node, room=MANY) == ()
+
+        commands: dict[JobId, Command] = {
+            cancelled: CancelJob(),
+            deleted: DeleteJob(),
+            moved: MoveJob(queue="elsewhere"),
+            late: MoveJob(run_at=world.now + HOUR),
+        }
+        for job, wanted in commands.items():
+            assert await world.command(job, wanted) is Verdict.ACCEPTED
+        assert (await world.job(cancelled)).state is State.CANCELLED
+        assert not await world.is_there(deleted)
+        assert await world.claim(node, room=MANY) == (), "in whatever queue it is, it is of the task"
+
+        world.clock.advance(COOLDOWN)
+        (probe,) = await world.claim(node, room=MANY)
+        assert probe.claim.job.id in {moved, last}
+        await end(world, probe, Succeeded())
+        (other,) = await world.claim(node, room=MANY)
+        assert {probe.claim.job.id, other.claim.job.id} == {moved, last}
+        assert await world.command(cancelled, RetryJob()) is Verdict.ACCEPTED
+        assert [one.claim.job.id for one in await world.claim(node, room=MANY)] == [cancelled]
+
+    @obligation("claim", 11)
+    @obligation("settle", 9)
+    async def test_what_expired_behind_a_breaker_frees_the_probe_for_what_has_not(self, world: World) -> None:
+        node = await world.node()
+        await opened(world, node)
+        expired = {await world.enqueue(expires=SECOND, priority=99) for _ in range(3)}
+        wanted = await world.enqueue()
+        world.clock.advance(COOLDOWN)
+
+        for _ in range(3):
+            (delivery,) = await world.claim(node, room=MANY)
+            expired.remove(delivery.claim.job.id)
+            await end(world, delivery, Expired())
+            assert (await standing(world)).circuit.failures == RULE.threshold
+
+        (probe,) = await world.claim(node, room=MANY)
+        assert probe.claim.job.id == wanted
+        await end(world, probe, Succeeded())
+        assert (await standing(world)).circuit.phase is Phase.CLOSED
 
     # The probe.
 
