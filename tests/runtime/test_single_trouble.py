@@ -76,9 +76,9 @@ async def test_an_outage_that_is_shorter_than_the_lease_is_not_noticed(world: Wo
         async with b.node():
             for _ in range(20):
                 a.lose_touch()
-                await asyncio.sleep(7)
+                await asyncio.sleep(6)
                 a.store.heal()
-                await asyncio.sleep(5)
+                await asyncio.sleep(6)
 
     steps = [line.at for line in world.of("a") if line.what == "step"]
     assert max(after - before for before, after in pairwise(steps)) < 1.1

@@ -63,7 +63,7 @@ def pytest_pyfunc_call(pyfuncitem):
 
 def run(pytester: pytest.Pytester, tests: str, *options: str) -> pytest.RunResult:
     pytester.makepyfile(HEADER + dedent(tests))
-    strangers = ("-p", "no:asyncio", "-p", "no:anyio")  # where they happen to be installed
+    strangers = ("-p", "no:asyncio", "-p", "no:anyio", "-p", "no:schemathesis")  # where they happen to be installed
     return pytester.runpytest_inprocess("-W", "error", "-p", "no:cacheprovider", "-rs", *strangers, *options)
 
 
