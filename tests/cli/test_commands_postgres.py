@@ -1,11 +1,13 @@
 """Workers, jobs, queues and nodes on PostgreSQL, from the command line, as on a file."""
 
+import asyncio
 import json
 import signal
 from pathlib import Path
 
 import pytest
 
+from mainspring import Fail, Mainspring, Message
 from tests.cli.conftest import cli, until
 from tests.cli.postgres_shop import ServerShop, shop_on
 from tests.servers.postgres import Server, new_server
@@ -156,3 +158,31 @@ def test_a_worker_lives_through_a_restart_of_the_server(tmp_path: Path, monkeypa
             assert worker.ends() == 0
         # A restart that falls between two statements is not noticed; one that is, is told, and its end too.
         assert ("the database is out of reach" in worker.text()) == ("the database is back after" in worker.text())
+
+
+def test_dead_letters_of_an_outbox_are_seen_and_replayed(shop: ServerShop) -> None:
+    assert cli("migrate", "--url", shop.url).exit_code == 0
+    app = Mainspring(shop.url)
+    orders = app.outbox("orders", partitions=2, payload=int)
+
+    @orders.handler
+    async def refuse(_: Message[int]) -> None:
+        raise Fail("not today")
+
+    async def work() -> None:
+        async with app.node():
+            await orders.publish(None, 7, key="ann")
+            async with asyncio.timeout(30):
+                while not (await orders.letters()).letters:
+                    await asyncio.sleep(0.02)
+
+    asyncio.run(work())
+    (listed,) = said(shop, "outbox", "list")[1:]
+    assert listed.split()[:3] == ["orders", "2", "1"]
+    (letter,) = shop.lines("outbox", "deadletters", "--outbox", "orders", "--key", "ann")
+    assert (letter["error"], letter["attempts"], letter["state"]) == ("not today", 1, "pending")
+    assert said(shop, "outbox", "lag") == ["Nothing waits."]
+    assert said(shop, "outbox", "replay", str(letter["id"]), "--yes") == ["1 dead letter put back"]
+    (lag,) = shop.lines("outbox", "lag", "orders")
+    assert (lag["backlog"], lag["holder"]) == (1, None)
+    assert said(shop, "outbox", "lag", "ordres", code=1)[0].endswith("did you mean 'orders'?")

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from mainspring import Breaker, Context, Every, Limit, Mainspring, Retention, Retry, Unique
+from mainspring import Breaker, Context, Every, Limit, Mainspring, Message, Retention, Retry, Unique
 from mainspring.client.declaration import TaskOptions
 from mainspring.client.nodes import NodeOptions
 from mainspring.client.options import Using
@@ -264,6 +264,23 @@ async def _(app: Mainspring, _: MakeStore) -> None:
         assert ran == []
         await until(11)
     assert ran == [1]
+
+
+@tells(NODE, "outbox_partitions")
+async def _(app: Mainspring, _: MakeStore) -> None:
+    gauge = Gauge()
+    orders = app.outbox("orders", partitions=8, payload=int)
+
+    @orders.handler
+    async def work(_: Message[int]) -> None:
+        await gauge.work(5)
+
+    async with app.node(outbox_partitions=3):
+        for partition in range(8):
+            await orders.publish(None, partition, partition=partition)
+        await until(60)
+        assert [one.lag for one in await orders.stats()] == [0] * 8
+    assert gauge.most == 3
 
 
 @tells(TASK, "name")

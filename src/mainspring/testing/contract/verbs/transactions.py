@@ -218,7 +218,8 @@ class TransactionsContract(Contract):
         stops = [world.store.watch(bells[0]), (await world.open()).watch(bells[1])]
         for bell in bells:
             await heard(world, bell)
-        await quiet(bells[0])
+        for bell in bells:
+            await quiet(bell)
         tx = await harness.begin(blocking=blocking)
         await enqueue_in(world, tx.handle, [world.new()], blocking=blocking)
         await asyncio.to_thread(time.sleep, 0.1)
