@@ -23,7 +23,6 @@ from mainspring.client.options import Options
 from mainspring.core.job import JobId
 from mainspring.core.outbox import LONGEST_NAME, check_name, check_partitions, partition_of
 from mainspring.errors import (
-    CapabilityError,
     DeclarationError,
     NameTaken,
     PartitionOutOfRange,
@@ -35,8 +34,7 @@ from mainspring.outbox.definition import Handler, HandlerOptions, OutboxDefiniti
 from mainspring.outbox.events import Counts, DeliveryListener
 from mainspring.outbox.message import Batch, Message
 from mainspring.outbox.payloads import Payloads
-from mainspring.plugins.capability import EnqueueTasks
-from mainspring.runtime.call import acting_namespace, current_call
+from mainspring.runtime.call import current_call
 from mainspring.runtime.own_end import HandlerTransaction
 from mainspring.runtime.part import Part, Seat
 from mainspring.stores import outbox as stored
@@ -142,7 +140,7 @@ class Outbox(DeadLetters[T]):
         return self._playing(self._connection.store_sync()).publish_in_sync(_inner(tx), new)
 
     def _new(self, messages: Iterable[Outgoing[T] | T]) -> list[NewMessage]:
-        self._ask()
+        self._connection.guard.publish()
         call = current_call.get()
         traceparent = None if call is None else call.traceparent
         return [
@@ -169,13 +167,6 @@ class Outbox(DeadLetters[T]):
         if type(partition) is not int or not 0 <= partition < self.partitions:
             raise PartitionOutOfRange(self.name, partition, self.partitions)
         return partition
-
-    def _ask(self) -> None:
-        """Raise `CapabilityError` if a plugin publishes that may not have the program do something."""
-        guard = self._connection.guard
-        granted = None if guard is None else guard.ask(EnqueueTasks)
-        if granted is not None and not granted.allows(""):
-            raise CapabilityError(acting_namespace(), "EnqueueTasks of the program itself")
 
     # Delivering.
 
@@ -211,12 +202,14 @@ class Outbox(DeadLetters[T]):
         self._set(replace(handler, function=_Forwarder(self._connection, task), prefers_transactions=True))
 
     def _set(self, handler: Handler) -> None:
+        self._connection.guard.steer("outbox.handler")
         if self._definition.handler is not None:
             raise NameTaken(self.name, "handler of outbox")
         self._definition.handler = handler
 
     def listener(self, listener: DeliveryListener) -> DeliveryListener:
         """Have a function told of every delivery by this app's nodes, after it was committed."""
+        self._connection.guard.steer("outbox.listener")
         self._definition.listeners.append(listener)
         return listener
 
@@ -296,6 +289,7 @@ class Outboxes:
         `payload` is what its messages carry: a type, several types, bytes, or without it anything that JSON can say.
         Each type has the name of its class; {"order.v1": Order} gives it another.
         """
+        self._connection.guard.steer("app.outbox")
         check_name(name)
         check_partitions(name, partitions)
         if name in self._definitions:

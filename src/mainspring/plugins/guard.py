@@ -55,6 +55,12 @@ class Guard:
                 raise CapabilityError(acting, f"EnqueueTasks of {namespace or 'the program itself'}")
             self._must_be_in(acting, namespace, queue)
 
+    def publish(self) -> None:
+        """Publish messages: outboxes are the program's own, and what it does about messages is as good as a task of it."""
+        acting = self._acting()
+        if acting and not self._must(acting, EnqueueTasks).allows(""):
+            raise CapabilityError(acting, "EnqueueTasks of the program itself")
+
     def change_job(self, task: Name, queue: str | None = None) -> None:
         """Cancel, retry, delete or move a job; `queue` is where it is moved to. A plugin's own ones only."""
         acting = self._acting()
