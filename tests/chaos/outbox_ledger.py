@@ -83,7 +83,9 @@ class OutboxLedger:
         for line, places in of_lines.items():
             earliest = inf  # of the commits of what has a higher number
             for place in sorted(places, key=lambda one: one.seq, reverse=True):
-                assert self.published[place.name] < earliest, f"{line}: {place} was published after a later one was there"
+                assert self.published[place.name] < earliest, (
+                    f"{line}: {place} was published after a later one was there"
+                )
                 earliest = min(earliest, self.committed[place.name])
         return sum(
             self.published[one.name] > self.published[following.name]

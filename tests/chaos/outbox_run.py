@@ -36,6 +36,8 @@ SECONDS = 60.0 if FULL else 12.0
 LONGEST = 8.0 if FULL else 3.0
 MESSAGES = 400 if FULL else 160
 """In the outbox with poison."""
+WAYS = ["leased/partition", "leased/key", "transactional/partition", "transactional/key"]
+"""How messages are delivered of which some are poison."""
 Rows = Callable[[str], Sequence[tuple[Any, ...]]]
 """Runs a statement of the test's own, and returns what it gives."""
 
@@ -44,8 +46,7 @@ def tables(prefix: str, serial: str) -> list[str]:
     """Statements that make the user's own tables."""
     return [
         f"CREATE TABLE {written_table(prefix)} (outbox TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL)",
-        f"CREATE TABLE {effects_table(prefix)}"
-        f" (id {serial}, outbox TEXT NOT NULL, part INTEGER NOT NULL, seq INTEGER NOT NULL, name TEXT NOT NULL)",
+        f"CREATE TABLE {effects_table(prefix)} (id {serial}, outbox TEXT, part INTEGER, seq INTEGER, name TEXT)",
     ]
 
 
@@ -121,36 +122,31 @@ class Run:
     def end_poison(self, how: str) -> str:
         """Publish messages of which some end whoever is given them, and see that only these become dead letters."""
         fleet = self.fleet
-        poison = {MESSAGES // 5, MESSAGES // 2, MESSAGES - 10}
+        poison = {MESSAGES // 5, MESSAGES - 10}
         names = [f"{POISON}{number}" if number in poison else f"m{number}" for number in range(MESSAGES)]
         self.ask(lambda app: publish(app, names))
         until = time.monotonic() + 180
-        while not self.all_past():
+        while not is_all_done(self.look([POISONED])):
             assert time.monotonic() < until, f"it does not come to an end\n{fleet.errors()}"
             for _ in range(self.nodes - len(fleet.running)):
                 fleet.start("work", prefix=self.prefix, poison=how)
             time.sleep(0.1)
-        assert [fleet.end(one) for one in fleet.running].count(0) == self.nodes, fleet.errors()
+        for one in fleet.running:
+            fleet.kill(one)  # which may be about to begin still
 
         ledger = OutboxLedger.read(fleet.folder)
         letters = self.ask(dead_letters)
         handled = {place.name for place, _ in ledger.handled}
-        assert sorted(letters) == sorted(name for name in names if name.startswith(POISON))
+        assert sorted(letters) == sorted(name for name in names if name.startswith(POISON)), letters
         assert set(letters.values()) == {POISON_ATTEMPTS}
         assert handled == {name for name in names if not name.startswith(POISON)}
         ledger.check_order(POISONED, by_key=how.endswith("key"))
         if how.startswith("transactional"):
             assert sorted(row.name for row in self.effects()) == sorted(handled)
         deaths = sum(place.name.startswith(POISON) for place, _ in ledger.given)
-        assert deaths == POISON_ATTEMPTS * len(poison)
+        # In company none of them is known to be the one; alone each has as many deliveries as it may.
+        assert POISON_ATTEMPTS * len(poison) <= deaths <= 2 * POISON_ATTEMPTS * len(poison)
         return f"\n{how}: {len(handled)} of {MESSAGES} messages handled, {deaths} processes ended by the others"
-
-    def all_past(self) -> bool:
-        """Say whether everything is done; a node that nobody ended may still be about to leave a partition."""
-        if len(self.fleet.running) < self.nodes:
-            return False
-        found = self.look([POISONED])
-        return bool(found) and is_all_done(found)
 
     # What the store says.
 
@@ -197,6 +193,4 @@ async def dead_letters(app: Mainspring) -> dict[str, int]:
 
 
 def is_all_done(views: Sequence[PartitionView]) -> bool:
-    return all(
-        view.stand.cursor == view.last and view.aside_at is None and view.stand.holder is None for view in views
-    )
+    return all(view.stand.cursor == view.last and view.aside_at is None and view.stand.holder is None for view in views)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.fleet import Fleet, is_sound
-from tests.chaos.outbox_run import PROGRAM, Run, tables
+from tests.chaos.outbox_run import FULL, PROGRAM, WAYS, Run, tables
 from tests.chaos.worker import DATABASE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -44,7 +44,7 @@ def test_all_that_was_committed_is_delivered_in_order_while_nodes_are_killed(
         print(story)  # noqa: T201 - what `make chaos` is run for
 
 
-@pytest.mark.parametrize("how", ["leased/partition", "leased/key", "transactional/partition", "transactional/key"])
+@pytest.mark.parametrize("how", WAYS if FULL else [WAYS[0], WAYS[3]])
 def test_messages_that_end_their_process_become_dead_letters_and_no_others(
     run: Run, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
