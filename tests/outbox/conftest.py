@@ -1,12 +1,12 @@
 """What the stories about outboxes share: the stores that keep some, an app on virtual time, and nodes that can be killed.
 
-Imported as `tests.outbox.conftest`. A store joins these stories by a line in `STORES`.
+Imported as `tests.outbox.conftest`. A store joins these stories by a line in `make_store`.
 """
 
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -20,22 +20,56 @@ from mainspring.core.job import NodeId
 from mainspring.runtime.node import Node
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.outbox import Outboxes, PartitionView
-from mainspring.stores.port import Store
+from mainspring.stores.port import Store, Transaction, Transactions
+from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.records import NodeRecord, Process
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
+from tests.servers.postgres import Server
 
-STORES: dict[str, Callable[[Path, Clock], Store]] = {
-    "memory": lambda _, clock: MemoryStore(clock=clock),
-    "sqlite": lambda folder, clock: SqliteStore(folder / "jobs.db", clock=clock, durable=False),
-}
-WITH_TRANSACTIONS = ["sqlite"]
+STORES = ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
+WITH_TRANSACTIONS = STORES[1:]
 ELSEWHERE = Process(host="elsewhere", pid=1, started="long ago")
 
 
-@pytest.fixture(params=sorted(STORES))
+class Table:
+    """A table of the user's own, in the store's database."""
+
+    def __init__(self, name: str = "effects", mark: str = "?", place: str = "rowid") -> None:
+        self.create = f"CREATE TABLE {name} (text TEXT)"
+        self.insert = f"INSERT INTO {name} VALUES ({mark})"  # noqa: S608 - a name of ours
+        self.select = f"SELECT text FROM {name} ORDER BY {place}"  # noqa: S608 - as above
+
+    async def make(self, app: Mainspring) -> None:
+        async with transaction(app) as tx:
+            await tx.execute(self.create)
+
+    async def rows(self, app: Mainspring) -> list[str]:
+        async with transaction(app) as tx:
+            return [text for (text,) in await tx.execute(self.select)]
+
+
+def transaction(app: Mainspring) -> AbstractAsyncContextManager[Transaction]:
+    store = app.store
+    assert isinstance(store, Transactions)
+    return store.transaction()
+
+
+def make_store(request: pytest.FixtureRequest, folder: Path, clock: Clock) -> tuple[Store, Table]:
+    match request.param:
+        case "memory":
+            return MemoryStore(clock=clock), Table()
+        case "sqlite":
+            return SqliteStore(folder / "jobs.db", clock=clock, durable=False), Table()
+        case _:
+            server: Server = request.getfixturevalue("postgres")
+            schema: str = request.getfixturevalue("postgres_schema")
+            return PostgresStore(server.dsn(), schema=schema, clock=clock), Table(f"{schema}.effects", "$1", "ctid")
+
+
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path, virtual_time: VirtualTime) -> Store:
-    return STORES[request.param](tmp_path, virtual_time.clock)
+    return make_store(request, tmp_path, virtual_time.clock)[0]
 
 
 @pytest.fixture
@@ -44,9 +78,20 @@ def app(store: Store, virtual_time: VirtualTime) -> Mainspring:
 
 
 @pytest.fixture(params=WITH_TRANSACTIONS)
-def joined(request: pytest.FixtureRequest, tmp_path: Path, virtual_time: VirtualTime) -> Mainspring:
+def lasting(request: pytest.FixtureRequest, tmp_path: Path, virtual_time: VirtualTime) -> tuple[Store, Table]:
+    return make_store(request, tmp_path, virtual_time.clock)
+
+
+@pytest.fixture
+def joined(lasting: tuple[Store, Table], virtual_time: VirtualTime) -> Mainspring:
     """An app whose store has transactions."""
-    return Mainspring(store=STORES[request.param](tmp_path, virtual_time.clock), clock=virtual_time.clock)
+    return Mainspring(store=lasting[0], clock=virtual_time.clock)
+
+
+@pytest.fixture
+def table(lasting: tuple[Store, Table]) -> Table:
+    """A table beside it."""
+    return lasting[1]
 
 
 class Boom(Exception):
@@ -79,10 +124,14 @@ async def all_done(outbox: Outbox[Any], *, within: float = 600) -> None:
     """Wait until nothing of an outbox is left to deliver, and nobody is at it."""
     async with asyncio.timeout(within):
         while True:
-            found = await outbox.stats()
-            if all(not one.lag and not one.view.aside_at and not one.view.stand.holder for one in found):
+            looked = await (await outbox._store()).look_at_partitions([outbox.name])
+            if looked.is_sequenced and all(is_done(view) for view in looked.partitions):
                 return
             await asyncio.sleep(0.05)
+
+
+def is_done(view: PartitionView) -> bool:
+    return view.last == view.stand.cursor and not view.aside_at and not view.stand.holder
 
 
 class Line:

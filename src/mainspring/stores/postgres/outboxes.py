@@ -74,9 +74,11 @@ def look(at: datetime | None, outboxes: Sequence[str]) -> Verb[Look]:
 def number(looked: Look) -> Verb[dict[int, int]]:
     """Give what is new in some lines its numbers, where nobody else is at that; returns the last one of each.
 
-    Several statements, in a transaction that is READ COMMITTED: what is new is to be seen once the lines are held.
+    A line is left out where others are at it, or were since the look and have left nothing: how that one stands now, the
+    look does not say. Several statements, in a transaction that is READ COMMITTED: what is new is to be seen once the lines
+    are held.
     """
-    held = {line: looked.views[line].last for (line,) in (yield Ask(_HOLD, (looked.fresh,)))}
+    held = [line for (line,) in (yield Ask(_HOLD, (looked.fresh,)))]
     foreign = [line for line in looked.foreign if line in held]
     plain = [line for line in held if line not in foreign]
     given: list[Row] = []
@@ -84,9 +86,9 @@ def number(looked: Look) -> Verb[dict[int, int]]:
         given += yield Ask(_NUMBER, (plain, CHUNK))
     for line in foreign:
         given += yield Ask(_NUMBER_FOREIGN, (line, CHUNK))
-    last = dict(held)
+    last: dict[int, int] = {}
     for line, seq in given:
-        last[line] = max(last[line], seq)
+        last[line] = max(last.get(line, 0), seq)
     return last
 
 
