@@ -23,7 +23,8 @@ from tests.chaos.worker import DATABASE, an_app, sqlite_in
 
 T = TypeVar("T")
 
-WORKER = Path(__file__).with_name("worker.py")
+ROOT = Path(__file__).parents[2]
+WORKER = "tests.chaos.worker"
 PATIENCE = 60.0
 """Seconds that anything may take that is only waited for; a machine may be busy with other things."""
 
@@ -52,8 +53,9 @@ class Program:
 class Fleet:
     """All programs of a test, on one store; what they write is in one folder, and so is the store without a `url`."""
 
-    def __init__(self, folder: Path, url: str | None = None) -> None:
+    def __init__(self, folder: Path, url: str | None = None, *, program: str = WORKER) -> None:
         self.folder = folder
+        self._program = program
         self.url = url or sqlite_in(folder)
         self.killed: dict[str, int] = {}
         """When the test sent SIGKILL to whom, or saw that a program had ended by itself."""
@@ -62,11 +64,11 @@ class Fleet:
     def start(self, kind: str = "work", **options: object) -> Program:
         """Start a worker or a producer; options are those of its command line, `worker.py` has them all."""
         name = f"{kind[0]}{len(self._programs)}"
-        command = [sys.executable, str(WORKER), kind, str(self.folder), name, "--url", self.url]
+        command = [sys.executable, "-m", self._program, kind, str(self.folder), name, "--url", self.url]
         for option, value in options.items():
             command += [f"--{option}", str(value)]
         with (self.folder / f"{name}.err").open("wb") as errors:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors)
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors, cwd=ROOT)
         program = Program(name, kind, process)
         self._programs.append(program)
         return program

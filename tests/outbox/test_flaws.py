@@ -16,24 +16,10 @@ from mainspring.stores.outbox import Stride
 from mainspring.stores.port import Store, Transaction, Transactions
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
-from tests.outbox.conftest import Boom, all_done, ghost, now, outboxes, stands, until, victim
+from tests.outbox.conftest import Boom, Table, all_done, ghost, now, outboxes, stands, until, victim
 
 
-async def a_table(app: Mainspring) -> None:
-    store = app.store
-    assert isinstance(store, Transactions)
-    async with store.transaction() as tx:
-        await tx.execute("CREATE TABLE effects (text TEXT)")
-
-
-async def effects(app: Mainspring) -> list[str]:
-    store = app.store
-    assert isinstance(store, Transactions)
-    async with store.transaction() as tx:
-        return sorted(text for (text,) in await tx.execute("SELECT text FROM effects"))
-
-
-async def test_m4_retry_and_reject_undo_what_the_handler_wrote(joined: Mainspring) -> None:
+async def test_m4_retry_and_reject_undo_what_the_handler_wrote(joined: Mainspring, table: Table) -> None:
     app = joined
     orders = app.outbox("orders", partitions=1)
     tried: Counter[str] = Counter()
@@ -41,18 +27,18 @@ async def test_m4_retry_and_reject_undo_what_the_handler_wrote(joined: Mainsprin
     @orders.handler(mode="transactional", max_attempts=3)
     async def deliver(message: Message[str], tx: Transaction) -> None:
         tried[message.payload] += 1
-        await tx.execute(f"INSERT INTO effects VALUES ('{message.payload}')")  # noqa: S608 - our own text; stores differ in their placeholders
+        await tx.execute(table.insert, (message.payload,))
         if message.payload == "rejected":
             raise Fail("never")
         if message.payload == "retried" and tried["retried"] < 3:
             raise Boom
 
     async with app, app.node():
-        await a_table(app)
+        await table.make(app)
         await orders.publish_many(None, ["first", "rejected", "second", "retried", "third"])
         await all_done(orders)
 
-        assert await effects(app) == ["first", "retried", "second", "third"]
+        assert await table.rows(app) == ["first", "second", "retried", "third"]
         # What had succeeded before was neither repeated nor buried with what failed.
         (letter,) = (await orders.letters()).letters
         assert (letter.message.payload, letter.error) == (b'{"v":1,"value":"rejected"}', "never")
@@ -231,23 +217,24 @@ def test_m10_a_handler_that_takes_too_long_in_a_transaction_is_cancelled_too(tmp
     """On real time: while a transaction is open, the store's other writers wait for real."""
     app = Mainspring(store=SqliteStore(tmp_path / "jobs.db", durable=False))
     orders = app.outbox("orders", partitions=1)
+    table = Table()
     tried: list[int] = []
 
     @orders.handler(mode="transactional", timeout="1s", max_attempts=2, retry_base="10ms", profile="low_latency")
     async def deliver(message: Message[int], tx: Transaction) -> None:
         tried.append(message.payload)
-        await tx.execute("INSERT INTO effects VALUES ('x')")
+        await tx.execute(table.insert, ("x",))
         await asyncio.sleep(0.01 if message.payload != 3 else 60)
 
     async def story() -> None:
         async with app:
-            await a_table(app)
+            await table.make(app)
             await orders.publish_many(None, [1, 2, 3, 4])
             async with app.node():
                 await all_done(orders)
             (letter,) = (await orders.letters()).letters
             assert (letter.message.seq, letter.attempts) == (3, 2)
-            assert await effects(app) == ["x"] * 3
+            assert await table.rows(app) == ["x"] * 3
 
     asyncio.run(story())
     # It had less than all of the time at first, for those before it had taken some: that counted for nothing.
@@ -280,7 +267,7 @@ async def test_m15_what_has_the_same_key_goes_the_same_way_and_what_is_unique_is
         again = await orders.publish(None, "y", key="k", unique="once")
 
         assert (first.fresh, again.fresh, first.number) == (True, False, again.number)
-        await outboxes(app).look_at_partitions(["orders"])
+        await orders.stats()  # which has them given their numbers
         messages = [
             one for partition in range(8) for one in await outboxes(app).read_messages("orders", partition, 0, 100)
         ]

@@ -46,7 +46,7 @@ class Refund:
 
 async def kept(app: Mainspring, name: str = "orders") -> list[Any]:
     (view,) = await outboxes(app).outboxes()
-    await outboxes(app).look_at_partitions([name])
+    await outboxes(app).look_at_partitions([name])  # which gives them their numbers
     found = [await outboxes(app).read_messages(name, number, 0, 1000) for number in range(view.partitions)]
     return [message for messages in found for message in messages]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import Context, Every, Mainspring, Plugin
+from mainspring import Context, Every, Mainspring, Message, Plugin
 from mainspring.core.job import State
 from mainspring.errors import CapabilityError
 from mainspring.plugins import BackgroundJobs, Capability, EnqueueTasks, HostWrite, Schedules, Services
@@ -46,6 +46,7 @@ class Sly:
                 await self._try()
 
         self.pay, self.own, self.probe = pay, own, probe
+        self.orders = app.outbox("orders", partitions=1)
 
     async def _try(self) -> None:
         if self.act is None:
@@ -73,6 +74,8 @@ def actions(app: Mainspring, sly: Sly) -> dict[str, Act]:
 
     async def work() -> None: ...
 
+    async def work_on(_: Message[Any]) -> None: ...
+
     def declared(declare: Callable[[Any], object]) -> Act:
         return soon(lambda: declare(work))
 
@@ -95,6 +98,10 @@ def actions(app: Mainspring, sly: Sly) -> dict[str, Act]:
         "app.middleware": declared(app.middleware),
         "app.listener": declared(app.listener),
         "app.node": app.node().__aenter__,
+        "app.outbox": soon(lambda: app.outbox("more")),
+        "outbox.handler": soon(lambda: sly.orders.handler(work_on)),
+        "outbox.listener": soon(lambda: sly.orders.listener(lambda _: None)),
+        "outbox.letters": sly.orders.discard,
     }
 
 
@@ -169,6 +176,20 @@ async def test_no_job_is_moved_out_of_the_queue_that_a_plugin_is_limited_by(app:
         await (await sly.probe.enqueue()).result("1m")
     assert [error.capability for error in sly.refused] == ["BackgroundJobs in the queue default"]
     assert (await job.refresh()).job.queue == "sly"
+
+
+@pytest.mark.parametrize("grants", [ALL, [BackgroundJobs(), Services()]], ids=["granted", "not granted"])
+async def test_a_plugin_publishes_if_it_may_enqueue_tasks_of_the_program(
+    app: Mainspring, sly: Sly, grants: list[Capability]
+) -> None:
+    """What the program does about a message is as good as a task of it."""
+    app.install(sly.plugin, grant=grants)
+    sly.act = lambda: sly.orders.publish(None, "news")
+    async with app.node():
+        await (await sly.probe.enqueue()).result("1m")
+        (partition,) = await sly.orders.stats()
+    assert [error.capability for error in sly.refused] == ([] if grants is ALL else ["EnqueueTasks"])
+    assert partition.view.last == (1 if grants is ALL else 0)
 
 
 async def test_many_rows_are_no_way_around_a_write_that_was_not_granted(app: Mainspring, sly: Sly) -> None:

@@ -70,6 +70,10 @@ class SqliteStories(OutboxStories):
         return OnSqlite()
 
 
+class MemoryStoriesForLong(MemoryStories):
+    """More and longer ones."""
+
+
 class SqliteStoriesForLong(SqliteStories):
     """More and longer ones."""
 
@@ -78,5 +82,7 @@ TestAFewStoriesOfMemory = pytest.mark.timeout(600)(MemoryStories.TestCase)
 TestAFewStoriesOfMemory.settings = settings(max_examples=15, stateful_step_count=25, report_multiple_bugs=False)
 TestAFewStories = pytest.mark.timeout(600)(SqliteStories.TestCase)
 TestAFewStories.settings = settings(max_examples=15, stateful_step_count=25, report_multiple_bugs=False)
+TestManyStoriesOfMemory = pytest.mark.slow(pytest.mark.timeout(900)(MemoryStoriesForLong.TestCase))
+TestManyStoriesOfMemory.settings = settings(max_examples=150, stateful_step_count=50, report_multiple_bugs=False)
 TestManyStories = pytest.mark.slow(pytest.mark.timeout(900)(SqliteStoriesForLong.TestCase))
 TestManyStories.settings = settings(max_examples=150, stateful_step_count=50, report_multiple_bugs=False)

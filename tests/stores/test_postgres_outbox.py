@@ -337,6 +337,18 @@ async def test_what_is_committed_until_the_line_is_held_is_numbered_whatever_a_r
         assert looked.partitions[0].last == 2
 
 
+@on_real_time
+async def test_who_was_overtaken_between_two_statements_says_how_it_stands_now(postgres: Server, schema: str) -> None:
+    async with crowd(postgres, schema) as those:
+        store, other = await those.open(), await those.open()
+        await store.publish([message("overtaken", b"1")])
+        looked = await staged(
+            store.look_at_partitions(["overtaken"]), after_outbox_look=lambda: other.look_at_partitions(["overtaken"])
+        )
+
+        assert (looked.partitions[0].last, looked.is_sequenced) == (1, True)
+
+
 # In another cluster.
 
 

@@ -8,6 +8,7 @@ from mainspring.testing import VirtualTime
 from mainspring.testing.contract import (
     OutboxesContract,
     OutboxesInTransactionsContract,
+    OutboxesOfManyWritersContract,
     SettableClock,
     TransactionsHarness,
 )
@@ -23,7 +24,7 @@ class TestTheOutboxesOfPostgres(OnPostgres, OutboxesContract): ...
 class TestTheOutboxesOfTheOldestPostgres(OnTheOldest, OutboxesContract): ...
 
 
-class TestTheOutboxesOfPostgresInTransactions(OutboxesInTransactionsContract):
+class TestTheOutboxesOfPostgresInTransactions(OutboxesInTransactionsContract, OutboxesOfManyWritersContract):
     @pytest.fixture(
         params=[pytest.param(ALL[name], id=name, marks=[] if name in SOONER else pytest.mark.slow) for name in ALL]
     )

@@ -62,20 +62,20 @@ class DeadLetters(Generic[T]):
 
     async def replay(self, *, limit: int = LIMIT, **which: Unpack[Which]) -> int:
         """Put dead letters back at the end of their partitions, the oldest failure first; returns how many."""
-        return await (await self._store()).replay_letters(self._filter(which), limit)
+        return await (await self._steered()).replay_letters(self._filter(which), limit)
 
     async def take(self, *, within: Duration = "5m", limit: int = LIMIT, **which: Unpack[Which]) -> tuple[Letter, ...]:
         """Take dead letters for reprocessing by hand; whoever has neither resolved nor rejected them by then has lost them."""
-        return await (await self._store()).take_letters(self._filter(which), duration(within), limit)
+        return await (await self._steered()).take_letters(self._filter(which), duration(within), limit)
 
     async def resolve(self, letters: Iterable[Letter]) -> int:
         """End the reprocessing of letters well; returns how many were still ours."""
-        return await (await self._store()).resolve_letters([(one.id, one.term) for one in letters])
+        return await (await self._steered()).resolve_letters([(one.id, one.term) for one in letters])
 
     async def reject(self, letters: Iterable[Letter], error: str) -> int:
         """End the reprocessing of letters badly: they are pending again; returns how many were still ours."""
         told = storable(error, LONGEST_ERROR)
-        return await (await self._store()).return_letters([(one.id, one.term) for one in letters], told)
+        return await (await self._steered()).return_letters([(one.id, one.term) for one in letters], told)
 
     async def reprocess(
         self,
@@ -106,11 +106,11 @@ class DeadLetters(Generic[T]):
 
     async def discard(self, *, limit: int = LIMIT, **which: Unpack[Which]) -> int:
         """Give up dead letters that are pending; returns how many."""
-        return await (await self._store()).discard_letters(self._filter(which), limit)
+        return await (await self._steered()).discard_letters(self._filter(which), limit)
 
     async def clear(self, *, older_than: Duration = "7d", limit: int = 1000) -> int:
         """Delete dead letters, of any outbox, that were resolved or discarded so long ago; returns how many."""
-        return await (await self._store()).clear_letters(duration(older_than), limit)
+        return await (await self._steered()).clear_letters(duration(older_than), limit)
 
     async def _handle(self, handler: Callable[[Message[T]], Any], letter: Letter, deadline: float) -> str | None:
         loop = asyncio.get_running_loop()
@@ -141,6 +141,11 @@ class DeadLetters(Generic[T]):
             key=which.get("key"),
             states=states,
         )
+
+    async def _steered(self) -> Outboxes:
+        """Return the store to whoever may decide about messages: not to a plugin."""
+        self._connection.guard.steer("outbox.letters")
+        return await self._store()
 
     async def _store(self) -> Outboxes:
         return self._playing(await self._connection.store())

@@ -190,6 +190,7 @@ class Outbox(DeadLetters[T]):
         self._set(replace(handler, function=_Forwarder(self._connection, task), prefers_transactions=True))
 
     def _set(self, handler: Handler) -> None:
+        self._connection.guard.steer("outbox.handler")
         if self._definition.handler is not None:
             problem = (
                 f"it has a handler, {self._definition.handler.name}; have that one do both, or publish to two outboxes"
@@ -199,6 +200,7 @@ class Outbox(DeadLetters[T]):
 
     def listener(self, listener: DeliveryListener) -> DeliveryListener:
         """Have a function told of every delivery by this app's nodes, after it was committed."""
+        self._connection.guard.steer("outbox.listener")
         self._definition.listeners.append(listener)
         return listener
 
@@ -278,6 +280,7 @@ class Outboxes:
         `payload` is what its messages carry: a type, several types, bytes, or without it anything that JSON can say.
         Each type has the name of its class; {"order.v1": Order} gives it another.
         """
+        self._connection.guard.steer("app.outbox")
         check_name(name)
         check_partitions(name, partitions)
         if name in self._definitions:

@@ -12,6 +12,7 @@ from mainspring.outbox.caller import Caller
 from mainspring.outbox.definition import Handler, Mode, OutboxDefinition
 from mainspring.outbox.lookout import Lookout
 from mainspring.outbox.processor import Processor, Surroundings
+from mainspring.outbox.room import Room
 from mainspring.runtime.events import log
 from mainspring.runtime.executors.thread import ThreadExecutor
 from mainspring.runtime.part import Seat
@@ -34,6 +35,7 @@ class OutboxPart:
         self._spacing = 0.0
         self._quiet = self._silent = self._has_begun = False
         self._threads = ThreadExecutor()
+        self._room = Room()
         self._gate = Bulkhead(Lane(seat.settings.outbox_partitions))
         self._looking = TaskSet()
         self._working = TaskSet()
@@ -107,6 +109,7 @@ class OutboxPart:
             me=self._seat.me,
             look=self.hint,
             takes_more=self._takes_more,
+            room=self._room,
         )
         spacing = handler.spacing.total_seconds()
         self._spacing = min(self._spacing, spacing) if self._processors else spacing

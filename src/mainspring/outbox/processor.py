@@ -7,6 +7,7 @@ What could not be written because the store was away is written when it is back.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -18,6 +19,7 @@ from mainspring.outbox.caller import Caller
 from mainspring.outbox.definition import Handler, Mode, OutboxDefinition
 from mainspring.outbox.events import DeliveryEnded, tell
 from mainspring.outbox.message import Progress
+from mainspring.outbox.room import Room
 from mainspring.outbox.turn import Came, Draft, Turn, company, counted, ended, is_used_up, left_behind
 from mainspring.runtime.events import Events, log
 from mainspring.runtime.keeper import Membership
@@ -53,6 +55,7 @@ class Surroundings:
     """Have the partitions looked at."""
     takes_more: Callable[[], bool]
     """Whether anything new may be begun."""
+    room: Room
 
 
 class Processor:
@@ -118,7 +121,7 @@ class Processor:
             return await self._write(self._pending, again=True)
         if self._turn is None:
             return await self._begin()
-        return await self._deliver(self._turn)
+        return await self._deliver_begun(self._turn)
 
     # Beginning.
 
@@ -132,13 +135,20 @@ class Processor:
         self._has_aside = self._has_aside or view.aside_at is not None
         draft = await self._found_draft(view)
         event = self._event(draft, None) if draft.verdict is not Verdict.NONE else None
-        turn = await self._next(draft)
+        turn = await self._next(draft, is_first=True)
         if turn is None and event is None and not view.stand.given and not draft.letters:
             return Idle()  # what was there has been taken by others, or is not due
         stride = draft.stride(self._definition.name, self._partition)
-        directive = await self._write(Pending(stride=stride, turn=turn, event=event))
-        # It was woken to work: the first delivery does not wait for the pace of those that follow.
-        return await self._deliver(self._turn) if self._turn is not None else directive
+        # It is in the room before its beginning is written: who is lost while it waits there is not to blame.
+        async with self._room(turn):
+            if not self._around.takes_more():
+                return Idle()
+            directive = await self._write(Pending(stride=stride, turn=turn, event=event))
+            # It was woken to work: the first delivery does not wait for the pace of those that follow.
+            return await self._deliver(self._turn) if self._turn is not None else directive
+
+    def _room(self, turn: Turn | None) -> AbstractAsyncContextManager[None]:
+        return self._around.room.enter(alone=turn is not None and turn.is_last_chance(self._rules))
 
     async def _found_draft(self, view: PartitionView) -> Draft:
         stand, now = view.stand, self._around.store.now()
@@ -148,16 +158,23 @@ class Processor:
         log.warning("%s: a delivery of %d messages was left behind by node %s", self.name, stand.given, stand.holder)
         return left_behind(stand, head[0] if head else None, self._rules, now, self._roll())
 
-    async def _next(self, draft: Draft) -> Turn | None:
-        """Find what is to be delivered after a step that is not written yet, and begin it in the same."""
+    async def _next(self, draft: Draft, *, is_first: bool = False) -> Turn | None:
+        """Find what is to be delivered after a step that is not written yet, and begin it in the same.
+
+        What has its last chance waits for the others in the room, and a step that is to be written does not: then nothing
+        is begun, and the partition is looked at afresh.
+        """
         if not self._around.takes_more():
             return None
         ways = [self._next_aside, self._next_span]
         for way in reversed(ways) if self._aside_last else ways:
             turn = await way(draft)
             if turn is not None:
+                if turn.is_last_chance(self._rules) and not is_first:
+                    return None
                 self._aside_last = bool(turn.asides)
                 draft.stand = turn.stand
+                draft.put_aside(turn.counted)
                 return turn
         return None
 
@@ -174,8 +191,11 @@ class Processor:
         chosen = company([one for one in due if not is_used_up(one, rules)], rules)
         if not chosen:
             return None
-        draft.put_aside(counted(one, rules, now, self._roll()) for one in chosen)
-        return Turn(stand=begin_next(draft.stand, self._around.me().node, 0), asides=chosen)
+        return Turn(
+            stand=begin_next(draft.stand, self._around.me().node, 0),
+            asides=chosen,
+            counted=tuple(counted(one, rules, now, self._roll()) for one in chosen),
+        )
 
     async def _next_span(self, draft: Draft) -> Turn | None:
         stand = draft.stand
@@ -199,6 +219,10 @@ class Processor:
         return self._has_aside or self._rules.order is Order.KEY
 
     # Delivering.
+
+    async def _deliver_begun(self, turn: Turn) -> Directive:
+        async with self._room(turn):
+            return await self._deliver(turn) if self._turn is turn else self._look_afresh()
 
     async def _deliver(self, turn: Turn) -> Directive:
         self._progress = progress = Progress(len(turn.given))

@@ -34,6 +34,8 @@ class Turn:
     """The `seq` of those among them whose key is set aside: they are set aside too when the cursor passes them."""
     asides: tuple[Aside, ...] = ()
     """Instead of a span: what was set aside, as it was before this delivery was counted."""
+    counted: tuple[Aside, ...] = ()
+    """The same as it is with this delivery: if that is lost, the count is there."""
 
     @property
     def given(self) -> list[Given]:
@@ -46,6 +48,12 @@ class Turn:
             for one in self.span
             if one.seq not in self.skipped
         ]
+
+    def is_last_chance(self, rules: Delivery) -> bool:
+        """Say whether it was lost before, and would be a dead letter if it were lost again."""
+        if self.asides:
+            return any(_is_last_chance(one.attempts, one.error, rules) for one in self.asides)
+        return _is_last_chance(self.stand.attempts, self.stand.error, rules)
 
 
 class Came(NamedTuple):
@@ -190,6 +198,10 @@ def company(due: Sequence[Aside], rules: Delivery) -> tuple[Aside, ...]:
     if not rules.by_message or _is_suspect(first, rules):
         return (first,)
     return (first, *(one for one in others if not _is_suspect(one, rules)))
+
+
+def _is_last_chance(attempts: int, error: str, rules: Delivery) -> bool:
+    return error == LOST and attempts >= rules.max_attempts - 1
 
 
 def _is_suspect(aside: Aside, rules: Delivery) -> bool:

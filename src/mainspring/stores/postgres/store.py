@@ -394,6 +394,8 @@ class PostgresStore:
             last = await self._connections.run(lambda: outboxes.number(looked), whole=True, timeout=_NUMBERING)
         if last:  # whoever found somebody else at it waits for this
             self._committed(None)
+        if len(last) < len(looked.fresh):  # others were quicker: they may be done, and all of it as they have left it
+            looked, last = await self._run(lambda: outboxes.look(self._at, outboxes_)), {}
         return outboxes.numbered(looked, last, self.now())
 
     async def read_messages(self, outbox: str, partition: int, after: int, limit: int) -> tuple[Message, ...]:
