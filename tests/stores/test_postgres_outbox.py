@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mainspring.stores.postgres import outboxes
 from mainspring.stores.postgres.log import clear_texts
-from mainspring.stores.postgres.publish import publish
+from mainspring.stores.postgres.publish import is_simple, publish
 from tests.servers.postgres import Server, new_server
 from tests.stores.postgres_crowd import crowd, lasting_schema
 from tests.stores.postgres_outboxes import Box, message, stepped, transaction
@@ -341,6 +341,20 @@ async def test_what_is_committed_until_the_line_is_held_is_numbered_whatever_a_r
         assert looked.partitions[0].last == 2
 
 
+# Texts.
+
+
+def test_an_empty_text_is_a_text(verbs: Verbs, box: Box) -> None:
+    empty = replace(box.message(), unique="")
+    (first,) = verbs.run(publish(None, [empty]))
+    (again,) = verbs.run(publish(None, [empty]))
+    together = verbs.run(publish(None, [empty, box.message(), empty]))
+
+    assert not is_simple([empty])
+    assert [first.fresh, again.fresh, *(one.fresh for one in together)] == [True, False, False, True, False]
+    assert {first.number, again.number, together[0].number, together[2].number} == {first.number}
+
+
 # In another cluster.
 
 
@@ -380,13 +394,16 @@ def test_in_another_cluster_a_line_without_news_is_known_to_have_none(verbs: Ver
 
 def ahead(verbs: Verbs, box: Box, by: int) -> None:
     """Have its messages come from a server whose transactions had got further than they have here."""
-    mine = "line / 64 = (SELECT id FROM mainspring.outboxes WHERE name = %s)"
-    xid = f"(pg_snapshot_xmax(pg_current_snapshot())::text::bigint + {by})::text::xid8"
-    verbs.sql(f"UPDATE mainspring.outbox_messages SET xid = {xid} WHERE {mine}", [box.name])
     verbs.sql(
-        "UPDATE mainspring.outbox_chunks AS chunks SET xids = ARRAY(SELECT messages.xid FROM unnest(numbers)"
+        "UPDATE mainspring.outbox_messages SET xid = (pg_snapshot_xmax(pg_current_snapshot())::text::bigint + %s)::text::xid8"
+        " WHERE line / 64 = (SELECT id FROM mainspring.outboxes WHERE name = %s)",
+        [by, box.name],
+    )
+    verbs.sql(
+        "UPDATE mainspring.outbox_chunks SET xids = ARRAY(SELECT messages.xid FROM unnest(numbers)"
         " WITH ORDINALITY AS one (number, place) JOIN mainspring.outbox_messages AS messages"
-        f" ON messages.number = one.number ORDER BY place) WHERE {mine}",
+        " ON messages.number = one.number ORDER BY place)"
+        " WHERE line / 64 = (SELECT id FROM mainspring.outboxes WHERE name = %s)",
         [box.name],
     )
 
