@@ -3,7 +3,10 @@
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -589,6 +592,44 @@ async def test_a_step_whose_answer_was_lost_is_known_to_have_been_taken(app: Mai
             await all_done(orders)
 
     assert came == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("max_attempts", [1, 10])
+async def test_a_transaction_whose_answer_was_lost_is_known_to_have_been_committed(
+    joined: Mainspring, max_attempts: int
+) -> None:
+    """Neither is anything handled again, nor does what comes next pay for it with an attempt."""
+    app = joined
+    orders = app.outbox("orders", partitions=1)
+    came: list[tuple[int, int]] = []
+    told: list[DeliveryEnded] = []
+    orders.listener(told.append)
+
+    @orders.handler(mode="transactional", size=1, max_attempts=max_attempts)
+    async def deliver(message: Message[int], tx: Transaction) -> None:
+        await tx.execute("SELECT 1")
+        came.append((message.payload, message.attempt))
+
+    @asynccontextmanager
+    async def loses(**options: Any) -> AsyncIterator[Transaction]:  # noqa: ANN401 - as they come
+        async with transaction(**options) as tx:
+            yield tx
+        if len(came) == 2:
+            raise StoreUnavailable("store", "the answer was lost")
+
+    async with app:
+        store = app.store
+        assert isinstance(store, Transactions)
+        transaction = store.transaction
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "transaction", loses)
+            async with app.node():
+                await orders.publish_many(None, [1, 2, 3, 4])
+                await all_done(orders)
+        assert (await orders.letters()).letters == ()
+
+    assert came == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    assert [(one.first, one.acknowledged) for one in told] == [(1, 1), (2, 1), (3, 1), (4, 1)]
 
 
 async def test_a_node_that_was_given_up_drops_what_it_was_at(app: Mainspring) -> None:

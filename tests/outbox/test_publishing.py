@@ -1,5 +1,6 @@
 """What a program says about an outbox, and what it publishes there."""
 
+import asyncio
 import sqlite3
 from dataclasses import dataclass
 from datetime import timedelta
@@ -445,6 +446,22 @@ async def test_dead_letters_are_reprocessed_by_a_handler(app: Mainspring) -> Non
         assert (outcome.resolved, outcome.returned, came) == (2, 1, [0, 1, 2])
         (letter,) = (await orders.letters()).letters
         assert (letter.attempts, letter.error) == (2, "ValueError: still broken")
+
+
+async def test_dead_letters_whose_time_is_over_are_not_handled_any_more(app: Mainspring) -> None:
+    """By then others may have taken them."""
+    async with app:
+        orders = await buried(app)
+        came: list[int] = []
+
+        async def handle(message: Message[int]) -> None:
+            came.append(message.payload)
+            await asyncio.sleep(120)
+
+        outcome = await orders.reprocess(handle, within="1m")
+
+        assert (outcome.resolved, outcome.returned, came) == (0, 3, [0])
+        assert [letter.attempts for letter in (await orders.letters()).letters] == [2, 2, 2]
 
 
 async def test_dead_letters_are_taken_resolved_rejected_discarded_and_cleared(

@@ -5,14 +5,18 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule
+from msgspec.structs import replace
 
 from mainspring.stores.postgres import outboxes
+from mainspring.stores.postgres.log import clear_texts
+from mainspring.stores.postgres.publish import is_simple, publish
 from tests.servers.postgres import Server, new_server
 from tests.stores.postgres_crowd import crowd, lasting_schema
 from tests.stores.postgres_outboxes import Box, message, stepped, transaction
@@ -349,6 +353,20 @@ async def test_who_was_overtaken_between_two_statements_says_how_it_stands_now(p
         assert (looked.partitions[0].last, looked.is_sequenced) == (1, True)
 
 
+# Texts.
+
+
+def test_an_empty_text_is_a_text(verbs: Verbs, box: Box) -> None:
+    empty = replace(box.message(), unique="")
+    (first,) = verbs.run(publish(None, [empty]))
+    (again,) = verbs.run(publish(None, [empty]))
+    together = verbs.run(publish(None, [empty, box.message(), empty]))
+
+    assert not is_simple([empty])
+    assert [first.fresh, again.fresh, *(one.fresh for one in together)] == [True, False, False, True, False]
+    assert {first.number, again.number, together[0].number, together[2].number} == {first.number}
+
+
 # In another cluster.
 
 
@@ -384,6 +402,73 @@ def test_in_another_cluster_a_line_without_news_is_known_to_have_none(verbs: Ver
 
     assert verbs.run(outboxes.look(None, [box.name])).fresh == []
     assert box.log == [b"1"]
+
+
+def ahead(verbs: Verbs, box: Box, by: int) -> None:
+    """Have its messages come from a server whose transactions had got further than they have here."""
+    verbs.sql(
+        "UPDATE mainspring.outbox_messages SET xid = (pg_snapshot_xmax(pg_current_snapshot())::text::bigint + %s)::text::xid8"
+        " WHERE line / 64 = (SELECT id FROM mainspring.outboxes WHERE name = %s)",
+        [by, box.name],
+    )
+    verbs.sql(
+        "UPDATE mainspring.outbox_chunks SET xids = ARRAY(SELECT messages.xid FROM unnest(numbers)"
+        " WITH ORDINALITY AS one (number, place) JOIN mainspring.outbox_messages AS messages"
+        " ON messages.number = one.number ORDER BY place)"
+        " WHERE line / 64 = (SELECT id FROM mainspring.outboxes WHERE name = %s)",
+        [box.name],
+    )
+
+
+def test_messages_from_a_cluster_that_was_ahead_are_numbered_though_nobody_had_looked_there(
+    verbs: Verbs, box: Box
+) -> None:
+    box.publish(b"1", b"2")
+    ahead(verbs, box, 1_000_000)
+
+    assert box.look()[0].last == 2
+    box.publish(b"3")
+    box.look()
+    assert box.log == [b"1", b"2", b"3"]
+    assert verbs.run(outboxes.look(None, [box.name])).fresh == []
+
+
+@pytest.mark.parametrize("was_looked_at", [False, True])
+def test_messages_from_a_cluster_that_was_ahead_are_not_new_when_it_is_caught_up_with(
+    verbs: Verbs, box: Box, was_looked_at: bool
+) -> None:
+    box.publish(b"1", b"2")
+    if was_looked_at:
+        box.look()
+        box.publish(b"3")
+        elsewhere(box)
+    ahead(verbs, box, 20)
+    box.look()
+    there = box.log
+    for _ in range(30):
+        verbs.sql("SELECT pg_current_xact_id()")
+
+    assert verbs.run(outboxes.look(None, [box.name])).fresh == []
+    box.publish(b"last")
+    box.look()
+    assert box.log == [*there, b"last"]
+
+
+def test_a_text_from_a_cluster_that_was_ahead_is_known_while_its_message_is_in_the_log(verbs: Verbs, box: Box) -> None:
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    verbs.run(publish(long_ago, [replace(box.message(b"1"), unique="text")]))
+    box.look()
+    elsewhere(box)
+    ahead(verbs, box, 1_000_000)
+    verbs.sql(
+        "UPDATE mainspring.outbox_texts AS texts SET xid = messages.xid FROM mainspring.outbox_messages AS messages"
+        " WHERE messages.number = texts.number"
+    )
+    box.look()
+    verbs.run(clear_texts(None, (long_ago - timedelta(days=1), 0), 100))
+
+    mine = "SELECT count(*) FROM mainspring.outbox_texts WHERE line / 64 = (SELECT id FROM mainspring.outboxes WHERE name = %s)"
+    assert verbs.sql(mine, [box.name]) == [(1,)]
 
 
 # Whatever somebody holds.

@@ -122,6 +122,8 @@ class DeadLetters(Generic[T]):
             letter.message, self._definition.payloads.decode, attempt=letter.attempts + 1, remaining=remaining
         )
         try:
+            if not remaining():
+                raise TimeoutError("no time was left for it")  # noqa: TRY301 - what came of it is told in one place
             async with asyncio.timeout_at(deadline):
                 answer = handler(message)
                 if inspect.isawaitable(answer):

@@ -10,6 +10,7 @@ from mainspring.clock import Clock
 from mainspring.core.outbox import Trouble
 from mainspring.core.outcome import Raised, Snoozed, outcome_of
 from mainspring.core.retry import Retry
+from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.outbox.definition import Handler, OutboxDefinition
 from mainspring.outbox.message import Batch, Message, Progress, Savepoint
 from mainspring.runtime.call import storable
@@ -93,10 +94,9 @@ class Caller:
             return await self._batch_in(tx, given, progress, deadline)
         for place, message in enumerate(self._messages(given, deadline)):
             await tx.execute(MARK)
-            trouble = await self._call(deadline, message, tx)
+            trouble = await self._call(deadline, message, tx) or await self._keep(tx)
             if trouble is not None:
-                await tx.execute(UNDO)
-            await tx.execute(KEEP)
+                await _undo(tx)
             if trouble is not None and not trouble.final:
                 # Those before it have used up the time; it is the first of the next delivery, and has all of it.
                 return None if place and trouble == deadline.trouble else trouble
@@ -120,12 +120,22 @@ class Caller:
             trouble = Trouble(
                 "RuntimeError: in a transaction write `await batch.ack()`, and so for ack_chunk and reject"
             )
+        trouble = trouble or await self._keep(tx)
         if trouble is None:
             progress.settle_all()
         else:
-            await tx.execute(UNDO)
-        await tx.execute(KEEP)
+            await _undo(tx)
         return trouble
+
+    async def _keep(self, tx: Transaction) -> Trouble | None:
+        """Keep what a handler wrote. Returns why that cannot be, such as a statement whose failure it has hushed up."""
+        try:
+            await tx.execute(KEEP)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            return self._trouble(error.__cause__ or error)
+        return None
 
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self._handler.timeout)
@@ -196,6 +206,11 @@ class _Invocation:
 
     def stop(self) -> None:
         pass
+
+
+async def _undo(tx: Transaction) -> None:
+    await tx.execute(UNDO)
+    await tx.execute(KEEP)
 
 
 def _cancels() -> int:

@@ -85,6 +85,8 @@ class Processor:
         """The last one that we wrote: whatever was seen before that is out of date."""
         self._turn: Turn | None = None
         self._pending: Pending | None = None
+        self._doubtful: Pending | None = None
+        """What was to be committed when the store went away: it may have been."""
         self._progress: Progress | None = None
         self._began = 0.0
         self._call: asyncio.Task[Any] | None = None
@@ -105,7 +107,7 @@ class Processor:
 
     def drop(self) -> None:
         """Stop at once, and write nothing: others may have taken over."""
-        self._turn = self._pending = self._found = None
+        self._turn = self._pending = self._doubtful = self._found = None
         if self._call is not None:
             self._call.cancel()
 
@@ -250,15 +252,23 @@ class Processor:
 
     async def _deliver_in(self, turn: Turn, progress: Progress) -> Directive:
         """Deliver in a transaction that ends with the step itself."""
+        if self._doubtful is not None:
+            doubtful, is_committed = self._doubtful, await self._stands(self._doubtful.stride)
+            if self._turn is not turn:  # it was dropped meanwhile
+                return self._look_afresh()
+            self._doubtful = None
+            if is_committed:
+                return self._written(doubtful)
         troubles: list[Trouble | None] = []
         try:
             answer = await self._called(self._transaction(turn, progress, troubles))
         except (LeaseLost, NodeGone):
             return self._look_afresh()
-        except StoreUnavailable:  # nothing was done; once it is back, the same is delivered again
+        except StoreUnavailable:  # once it is back, the same is delivered again, unless it was committed
             progress.reset()
             raise
         except Exception as error:  # noqa: BLE001 - such as a constraint that is looked at when it is committed
+            self._doubtful = None
             trouble = troubles[0] if troubles and troubles[0] else Trouble(f"{type(error).__name__}: {error}")
             whole = replace(self._rules, by_message=False)  # everything was undone, and nobody knows who is to blame
             return await self._finish(turn, Came(trouble=trouble), whole)
@@ -280,7 +290,10 @@ class Processor:
             stride = draft.stride(self._definition.name, self._partition)
             if not await around.outboxes.stride_in(tx, me.node, me.term, stride):
                 raise LeaseLost(self.name, stride.before)  # which rolls everything back
-        return Pending(stride=stride, turn=following, event=event)
+            pending = Pending(stride=stride, turn=following, event=event)
+            if self._turn is turn:
+                self._doubtful = pending
+        return pending
 
     def _ended(self, turn: Turn, came: Came, rules: Delivery | None = None) -> Draft:
         return ended(turn, came, rules or self._rules, self._around.store.now(), self._roll())
@@ -328,7 +341,7 @@ class Processor:
 
     def _written(self, pending: Pending) -> Directive:
         self._revision = pending.stride.after.revision
-        self._turn, self._progress = pending.turn, None
+        self._turn, self._doubtful, self._progress = pending.turn, None, None
         self._has_aside = self._has_aside or bool(pending.stride.aside)
         if pending.event is not None:
             tell(
@@ -343,7 +356,7 @@ class Processor:
         return Idle()
 
     def _look_afresh(self) -> Directive:
-        self._turn = self._pending = self._progress = None
+        self._turn = self._pending = self._doubtful = self._progress = None
         self._around.events.count("strides_lost")
         self._around.look()
         return Idle()

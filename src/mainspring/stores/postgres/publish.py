@@ -45,7 +45,11 @@ def publish_at_once(at: datetime | None, new: Sequence[NewMessage]) -> Verb[tupl
 
 def is_simple(new: Sequence[NewMessage]) -> bool:
     """Say whether `publish_at_once` will do."""
-    return len(new) <= TOGETHER and not any(one.unique for one in new) and sum(len(one.payload) for one in new) <= LARGE
+    return (
+        len(new) <= TOGETHER
+        and all(one.unique is None for one in new)
+        and sum(len(one.payload) for one in new) <= LARGE
+    )
 
 
 def publish(at: datetime | None, new: Sequence[NewMessage]) -> Verb[tuple[Published, ...]]:
@@ -89,7 +93,7 @@ def _write(
     at: datetime | None, wanted: Sequence[tuple[str, int]], new: dict[int, NewMessage]
 ) -> Verb[dict[int, Published]]:
     """Write messages; nothing, if an outbox is not as it is wanted."""
-    if not any(one.unique for one in new.values()):
+    if all(one.unique is None for one in new.values()):
         numbers = yield Ask(_PUBLISH, _values(at, wanted, list(new.values())))
         given = sorted(number for (number,) in numbers)
         return {place: Published(number=number) for place, number in zip(new, given, strict=bool(given))}

@@ -12,7 +12,8 @@ gone AS (
     DELETE FROM mainspring.outbox_texts AS texts USING seen
     WHERE texts.outbox = seen.outbox AND texts.digest = seen.digest AND NOT EXISTS (
         SELECT FROM mainspring.outbox_messages AS messages
-        WHERE messages.line = seen.line AND messages.xid = seen.xid AND messages.number = seen.number
+        WHERE messages.line = seen.line AND messages.xid = ANY (ARRAY[seen.xid, '0'])  -- 0: see outbox_number_foreign.sql
+            AND messages.number = seen.number
             AND messages.published_at = seen.published_at
     )
     RETURNING 1

@@ -4,7 +4,8 @@
 -- New is what this snapshot shows and the one of the last chunk did not: the messages of transactions that were under way
 -- then and are over now, and of those that began later, but for those that are under way now, of which not even an entry
 -- of the index is looked at. What was rolled back is stepped over once, the index is told. In another cluster a snapshot
--- means nothing: there everything may be new. Indexes: outboxes_name_key, outbox_chunks_pkey, outbox_messages_by_xid,
+-- means nothing: there everything may be new. Where there is none yet, only messages that were played in can be ahead of
+-- all transactions. Indexes: outboxes_name_key, outbox_chunks_pkey, outbox_messages_by_xid,
 -- outbox_stands_pkey, outbox_asides_due, outbox_asides_by_key.
 WITH present AS MATERIALIZED (
     SELECT
@@ -19,18 +20,27 @@ gaps AS MATERIALIZED (
     ) AS edges (edge)
 ),
 lines AS MATERIALIZED (
-    SELECT outboxes.name, number AS partition, outboxes.id * 64 + number AS line, head.last, head.snapshot, head.cluster
-    FROM mainspring.outboxes CROSS JOIN LATERAL generate_series(0, partitions - 1) AS number
+    SELECT
+        outboxes.name, places.partition, outboxes.id * 64 + places.partition AS line, head.last, head.snapshot,
+        coalesce(head.cluster <> present.cluster, played_in.is_ahead, false) AS is_foreign
+    FROM present CROSS JOIN mainspring.outboxes
+    CROSS JOIN LATERAL generate_series(0, outboxes.partitions - 1) AS places (partition)
     LEFT JOIN LATERAL (
         SELECT last, snapshot, cluster FROM mainspring.outbox_chunks AS chunks
-        WHERE chunks.line = outboxes.id * 64 + number ORDER BY chunks.last DESC LIMIT 1
+        WHERE chunks.line = outboxes.id * 64 + places.partition ORDER BY chunks.last DESC LIMIT 1
     ) AS head ON true
+    LEFT JOIN LATERAL (
+        SELECT true AS is_ahead FROM mainspring.outbox_messages AS messages
+        WHERE head.last IS NULL AND messages.line = outboxes.id * 64 + places.partition
+            AND messages.xid >= pg_snapshot_xmax(present.snapshot)
+        LIMIT 1
+    ) AS played_in ON true
     WHERE outboxes.name = ANY ($2::text[])
 )
 SELECT
     present.now, lines.name, lines.partition, lines.line, coalesce(lines.last, 0),
-    coalesce(lines.cluster <> present.cluster, false) AS is_foreign,
-    coalesce(lines.cluster <> present.cluster, false)
+    lines.is_foreign,
+    lines.is_foreign
     OR EXISTS (
         SELECT FROM pg_snapshot_xip(lines.snapshot) AS xip (xid) CROSS JOIN LATERAL (
             SELECT FROM mainspring.outbox_messages AS messages

@@ -1,0 +1,82 @@
+"""What is different about handlers on PostgreSQL: there a statement that fails takes its transaction with it."""
+
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from mainspring import Mainspring, Message
+from mainspring.outbox.message import Batch
+from mainspring.stores.port import Transaction, Transactions
+from mainspring.testing import VirtualTime
+from tests.outbox.conftest import all_done, on_a_server
+
+
+@pytest.fixture
+def app(request: pytest.FixtureRequest, tmp_path: Path, virtual_time: VirtualTime) -> Mainspring:
+    return Mainspring(store=on_a_server(request, tmp_path, virtual_time.clock), clock=virtual_time.clock)
+
+
+async def sql(app: Mainspring, statement: str) -> list[tuple[str]]:
+    store = app.store
+    assert isinstance(store, Transactions)
+    async with store.transaction() as tx:
+        return await tx.execute(statement)
+
+
+async def test_a_statement_that_failed_and_was_hushed_up_is_the_trouble_of_its_message_alone(
+    app: Mainspring, postgres_schema: str
+) -> None:
+    orders = app.outbox("orders", partitions=1)
+    tried: Counter[str] = Counter()
+    table = f"{postgres_schema}.effects"
+
+    @orders.handler(mode="transactional", max_attempts=3)
+    async def deliver(message: Message[str], tx: Transaction) -> None:
+        tried[message.payload] += 1
+        await tx.execute(f"INSERT INTO {table} VALUES ($1)", [message.payload])  # noqa: S608 - our own name
+        if message.payload == "bad":
+            with suppress(asyncpg.DivisionByZeroError):
+                await tx.execute("SELECT 1 / 0")
+
+    async with app, app.node():
+        await sql(app, f"CREATE TABLE {table} (text text)")
+        await orders.publish_many(None, ["first", "bad", "last"])
+        await all_done(orders)
+
+        assert sorted(await sql(app, f"SELECT text FROM {table}")) == [("first",), ("last",)]  # noqa: S608 - as above
+        assert tried == {"first": 1, "bad": 3, "last": 1}
+        (letter,) = (await orders.letters()).letters
+        assert (letter.attempts, letter.message.payload) == (3, b'{"v":1,"value":"bad"}')
+        assert "division by zero" in letter.error
+
+
+async def test_what_a_batch_has_acknowledged_stays_though_a_later_statement_failed(
+    app: Mainspring, postgres_schema: str
+) -> None:
+    orders = app.outbox("orders", partitions=1)
+    tried: Counter[str] = Counter()
+    table = f"{postgres_schema}.effects"
+
+    @orders.handler(mode="transactional", batch=True, max_attempts=2)
+    async def deliver(batch: Batch[str], tx: Transaction) -> None:
+        for message in batch:
+            tried[message.payload] += 1
+            await tx.execute(f"INSERT INTO {table} VALUES ($1)", [message.payload])  # noqa: S608 - our own name
+            if message.payload != "bad":
+                await batch.ack()
+                continue
+            with suppress(asyncpg.DivisionByZeroError):
+                await tx.execute("SELECT 1 / 0")
+
+    async with app, app.node():
+        await sql(app, f"CREATE TABLE {table} (text text)")
+        await orders.publish_many(None, ["first", "second", "bad"])
+        await all_done(orders)
+
+        assert sorted(await sql(app, f"SELECT text FROM {table}")) == [("first",), ("second",)]  # noqa: S608 - as above
+        assert tried == {"first": 1, "second": 1, "bad": 2}
+        (letter,) = (await orders.letters()).letters
+        assert (letter.attempts, letter.message.payload) == (2, b'{"v":1,"value":"bad"}')
