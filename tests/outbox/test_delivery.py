@@ -15,7 +15,7 @@ from mainspring.core.outbox import LOST, Verdict
 from mainspring.errors import StoreUnavailable
 from mainspring.outbox.events import DeliveryEnded
 from mainspring.outbox.message import Batch
-from mainspring.stores.port import Store, Transaction
+from mainspring.stores.port import Store, Transaction, Transactions
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing import VirtualTime
 from tests.outbox.conftest import Boom, Table, all_done, now, outboxes, stands, until, victim

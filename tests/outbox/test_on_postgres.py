@@ -2,7 +2,6 @@
 
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -10,13 +9,16 @@ import pytest
 from mainspring import Mainspring, Message
 from mainspring.outbox.message import Batch
 from mainspring.stores.port import Transaction, Transactions
+from mainspring.stores.postgres import PostgresStore
 from mainspring.testing import VirtualTime
-from tests.outbox.conftest import all_done, on_a_server
+from tests.outbox.conftest import all_done
+from tests.servers.postgres import Server
 
 
 @pytest.fixture
-def app(request: pytest.FixtureRequest, tmp_path: Path, virtual_time: VirtualTime) -> Mainspring:
-    return Mainspring(store=on_a_server(request, tmp_path, virtual_time.clock), clock=virtual_time.clock)
+def app(postgres: Server, postgres_schema: str, virtual_time: VirtualTime) -> Mainspring:
+    store = PostgresStore(postgres.dsn(), schema=postgres_schema, clock=virtual_time.clock)
+    return Mainspring(store=store, clock=virtual_time.clock)
 
 
 async def sql(app: Mainspring, statement: str) -> list[tuple[str]]:
