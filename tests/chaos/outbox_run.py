@@ -36,6 +36,8 @@ SECONDS = 60.0 if FULL else 12.0
 LONGEST = 8.0 if FULL else 3.0
 MESSAGES = 400 if FULL else 160
 """In the outbox with poison."""
+DOOM = 0.01
+"""Of so many messages one is followed by the end of the process that has handled it."""
 WAYS = ["leased/partition", "leased/key", "transactional/partition", "transactional/key"]
 """How messages are delivered of which some are poison."""
 Rows = Callable[[str], Sequence[tuple[Any, ...]]]
@@ -66,7 +68,7 @@ class Run:
         print(f"MAINSPRING_CHAOS_SEED={SEED}")  # noqa: T201 - pytest shows it with a failure
         fleet = self.fleet
         began = time.monotonic()
-        fleet.start_ready(self.nodes, prefix=self.prefix)
+        fleet.start_ready(self.nodes, prefix=self.prefix, doom=DOOM)
         writing = [
             fleet.start("write", prefix=self.prefix, writers=writers, seconds=SECONDS, longest=longest)
             for _ in range(processes)
@@ -84,12 +86,16 @@ class Run:
         while any(one.runs for one in writing):
             time.sleep(min(2.0, chance.expovariate(1 / between)))
             everybody = chance.random() < 0.07
-            victims = list(range(self.nodes)) if everybody else [chance.randrange(self.nodes)]
+            victims = {place for place, node in enumerate(nodes) if everybody or not node.runs}
+            victims.add(chance.randrange(self.nodes))
             for place in victims:
                 self.fleet.kill(nodes[place])
             for place in victims:
                 far = {"host": f"machine-{len(self.fleet.killed)}"} if self.elsewhere and chance.random() < 0.3 else {}
-                nodes[place] = self.fleet.start("work", prefix=self.prefix, **far)
+                nodes[place] = self.fleet.start("work", prefix=self.prefix, doom=DOOM, **far)
+        for node in nodes:
+            self.fleet.kill(node)
+        self.fleet.start_ready(self.nodes, prefix=self.prefix)
 
     def check(self) -> str:
         ledger = OutboxLedger.read(self.fleet.folder)

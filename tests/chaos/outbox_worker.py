@@ -66,7 +66,7 @@ def effects_table(prefix: str) -> str:
     return f"{prefix}effects"
 
 
-def declare(url: str, prefix: str, tell: Told = lambda *_: None, *, poison: str = "") -> Mainspring:
+def declare(url: str, prefix: str, tell: Told, *, poison: str = "", doom: float = 0.0) -> Mainspring:
     """Declare the outboxes; handlers tell when they begin, and when they are about to return."""
     app = Mainspring(url)
     marks = "$1, $2, $3, $4" if url.startswith("postgres") else "?, ?, ?, ?"
@@ -84,6 +84,9 @@ def declare(url: str, prefix: str, tell: Told = lambda *_: None, *, poison: str 
         if is_bad or (not poison and random.random() < 0.02):  # noqa: S311 - as above
             raise Unlucky
         tell("handled", place, message.attempt)
+        if random.random() < doom:  # noqa: S311 - as above
+            # At about the time when what was done is written down: a kill from outside hardly ever comes just then.
+            threading.Timer(random.uniform(0, 0.01), os.kill, (os.getpid(), signal.SIGKILL)).start()  # noqa: S311 - as above
 
     async def leased(message: Message[str]) -> None:
         await handle(message)
@@ -315,6 +318,7 @@ def main() -> None:
     parser.add_argument("--host", help="pretend to be on a machine of that name, where nobody sees whether it lives")
     parser.add_argument("--lease", default="6s")
     parser.add_argument("--poison", default="", help="deliver the outbox with poison, MODE/ORDER, and no other")
+    parser.add_argument("--doom", type=float, default=0.0, help="of so many handled messages one ends the process soon")
     parser.add_argument("--writers", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument(
@@ -329,7 +333,7 @@ def main() -> None:
     if args.kind == "write":
         asyncio.run(write(args, log))
     else:
-        app = declare(args.url, args.prefix, log.write, poison=args.poison)
+        app = declare(args.url, args.prefix, log.write, poison=args.poison, doom=args.doom)
         asyncio.run(work(app, log, lease=args.lease))
 
 

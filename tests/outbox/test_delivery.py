@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mainspring import Fail, Mainspring, Message, RetryIn, Snooze
+from mainspring.client.outbox import Outgoing
 from mainspring.core.outbox import LOST, Verdict
 from mainspring.errors import StoreUnavailable
 from mainspring.outbox.events import DeliveryEnded
@@ -18,7 +19,7 @@ from mainspring.outbox.message import Batch
 from mainspring.stores.port import Store, Transaction, Transactions
 from mainspring.stores.postgres import PostgresStore
 from mainspring.testing import VirtualTime
-from tests.outbox.conftest import Boom, Table, all_done, now, outboxes, stands, until, victim
+from tests.outbox.conftest import Boom, Table, all_done, now, outboxes, stands, transaction, until, victim
 
 
 async def test_messages_of_a_key_come_in_the_order_of_their_publishing(app: Mainspring) -> None:
@@ -445,6 +446,32 @@ async def test_in_a_transaction_acknowledged_writes_stay_and_others_are_undone(
     assert calls == 2
 
 
+@pytest.mark.parametrize("lasting", ["postgres"], indirect=True)
+async def test_of_what_only_the_commit_refuses_the_one_to_blame_becomes_a_dead_letter(
+    joined: Mainspring, table: Table
+) -> None:
+    """All of the delivery is undone, and nobody can tell which message it was; so it is taken apart."""
+    app = joined
+    orders = app.outbox("orders", partitions=1)
+
+    @orders.handler(mode="transactional", max_attempts=4)
+    async def deliver(message: Message[int], tx: Transaction) -> None:
+        for _ in range(2 if message.payload == 3 else 1):
+            await tx.execute(table.insert, (str(message.payload),))
+
+    async with app, app.node():
+        async with transaction(app) as tx:
+            await tx.execute(table.create.replace("TEXT)", "TEXT UNIQUE DEFERRABLE INITIALLY DEFERRED)"))
+        await orders.publish_many(None, range(1, 6))
+        await all_done(orders)
+        rows = await table.rows(app)
+        (letter,) = (await orders.letters()).letters
+
+    assert rows == ["1", "2", "4", "5"]
+    assert (letter.message.seq, letter.attempts) == (3, 4)
+    assert "UniqueViolation" in letter.error
+
+
 async def test_in_a_transaction_an_acknowledgement_that_is_not_awaited_is_a_mistake(joined: Mainspring) -> None:
     app = joined
     orders = app.outbox("orders", partitions=1)
@@ -700,6 +727,29 @@ async def test_what_is_delivered_is_cleared_away_and_nothing_else(app: Mainsprin
         # On PostgreSQL they go with the table of their day; see tests/stores/test_postgres_outbox_log.py.
         assert view.kept == (10 if isinstance(app.store, PostgresStore) else 5)
         assert [one.seq for one in await store.read_messages("orders", 0, 5, 100)] == [6, 7, 8, 9, 10]
+
+
+async def test_several_may_clear_away_at_once(app: Mainspring) -> None:
+    """Each message is cleared by one of them, and what is not delivered by none."""
+    orders = app.outbox("orders", partitions=2)
+
+    @orders.handler(retry_base="10h", retry_max="10h", profile="high_throughput")
+    async def deliver(message: Message[int]) -> None:
+        if message.seq > 60:
+            raise Boom
+
+    async with app, app.node(prune_every="10h"):
+        for partition in range(2):
+            await orders.publish_many(None, [Outgoing(number, partition=partition) for number in range(80)])
+        await asyncio.sleep(60)
+        store = outboxes(app)
+        cleared = await asyncio.gather(*(store.clear_messages(25) for _ in range(10)))
+
+        # On PostgreSQL whoever finds others at it leaves it to them.
+        assert sum(cleared) <= 120 if isinstance(app.store, PostgresStore) else sum(cleared) == 120
+        for partition in range(2):
+            left = await store.read_messages("orders", partition, 60, 100)
+            assert [one.seq for one in left] == list(range(61, 81))
 
 
 async def test_a_handler_that_is_declared_while_a_node_runs_is_called(store: Store, virtual_time: VirtualTime) -> None:
