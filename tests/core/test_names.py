@@ -34,6 +34,8 @@ def test_two_pairs_that_would_print_alike_with_dots_stay_apart() -> None:
     one, other = Name("uni", "system.sweep"), Name("uni.system", "sweep")
     assert one != other
     assert str(one) != str(other)
+    assert one.dotted == other.dotted == "uni.system.sweep"
+    assert Name("", "sweep").dotted == "sweep"
 
 
 @pytest.mark.parametrize(("namespace", "local", "said"), [

@@ -21,6 +21,7 @@ from mainspring.core.steps import (
     MOST_GROWN,
     NEXT_TICK,
     backfill,
+    cancel,
     change,
     create,
     decide,
@@ -640,6 +641,22 @@ class TestDeclarations:
     def test_names_that_count_nothing_have_no_order(self, one: str, other: str) -> None:
         assert not is_older(one, other)
         assert not is_older(other, one)
+
+
+def test_what_is_cancelled_goes_or_stands_still_for_good() -> None:
+    added = create(NAME, plan_of(), T0).after
+    declared = create(NAME, plan_of(), T0, owner="app").after
+    assert added is not None
+    assert declared is not None
+    paused = pause(declared, T0, by="somebody").after
+    assert paused is not None
+    assert not paused.is_cancelled
+
+    assert cancel(added, T0).after is None
+    for before in (declared, paused):
+        after = cancel(before, T0 + HOUR).after
+        assert after is not None
+        assert (after.is_cancelled, after.next_at, after.revision) == (True, None, before.revision + 1)
 
 
 @st.composite
