@@ -235,31 +235,30 @@ class Processor:
             self._doubtful = None
             if is_committed:
                 return self._written(doubtful)
-        troubles: list[Trouble | None] = []
         try:
-            answer = await self._called(self._transaction(turn, progress, troubles))
+            answer = await self._called(self._transaction(turn, progress))
         except (LeaseLost, NodeGone):
             return self._look_afresh()
-        except StoreUnavailable:  # once it is back, the same is delivered again, unless it was committed
-            progress.reset()
-            raise
-        except Exception as error:  # noqa: BLE001 - such as a constraint that is looked at when it is committed
+        except Exception as error:  # such as a constraint that is looked at when it is committed
+            is_away = isinstance(error, StoreUnavailable)
+            if is_away and (self._doubtful is not None or progress.trouble is None):
+                progress.reset()  # once it is back, the same is delivered again, unless it was committed
+                raise
             self._doubtful = None
-            trouble = troubles[0] if troubles and troubles[0] else Trouble(f"{type(error).__name__}: {error}")
+            trouble = progress.trouble or Trouble(f"{type(error).__name__}: {error}")
             whole = replace(self._rules, by_message=False)  # everything was undone, and nobody knows who is to blame
             return await self._finish(turn, Came(trouble=trouble), whole)
         if answer is None or self._turn is not turn:
             return self._look_afresh()
         return self._written(answer[0])
 
-    async def _transaction(self, turn: Turn, progress: Progress, troubles: list[Trouble | None]) -> Pending:
+    async def _transaction(self, turn: Turn, progress: Progress) -> Pending:
         around, me = self._around, self._around.me()
         store = around.store
         if not isinstance(store, Transactions):
             raise TypeError(f"{type(store).__name__} has no transactions")
         async with store.transaction(limit=self._handler.timeout + MARGIN) as tx:
             trouble = await self._caller.transactional(turn.given, progress, tx)
-            troubles.append(trouble)
             draft = self._ended(turn, Came(progress.done, progress.rejected, trouble))
             event = self._event(draft, turn)
             following = await self._next(draft)
