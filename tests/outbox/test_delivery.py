@@ -6,16 +6,19 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mainspring import Fail, Mainspring, Message, RetryIn, Snooze
+from mainspring.client.outbox import Outbox
 from mainspring.core.outbox import LOST, Verdict
 from mainspring.errors import StoreUnavailable
 from mainspring.outbox.events import DeliveryEnded
 from mainspring.outbox.message import Batch
 from mainspring.stores.port import Store, Transaction, Transactions
+from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
 from tests.outbox.conftest import Boom, all_done, now, outboxes, stands, until, victim
 
@@ -488,6 +491,51 @@ async def test_one_failing_key_does_not_stop_its_partition(app: Mainspring) -> N
         await all_done(orders)
 
     assert [pair for pair in came if pair[0] == "bad"] == [("bad", number) for number in range(1, 10, 2)]
+
+
+@pytest.mark.parametrize("orders_", [("key", "partition"), ("key", "key"), ("key", "partition", "key")])
+@pytest.mark.parametrize("mode", ["leased", "transactional"])
+async def test_a_key_stays_in_order_though_another_release_orders_by_something_else(
+    tmp_path: Path, virtual_time: VirtualTime, orders_: tuple[str, ...], mode: str
+) -> None:
+    came: list[tuple[str, int]] = []
+
+    def release(order: str, *, fails: bool) -> tuple[Mainspring, Outbox[int]]:
+        store = SqliteStore(tmp_path / "jobs.db", clock=virtual_time.clock, durable=False)
+        app = Mainspring(store=store, clock=virtual_time.clock)
+        orders = app.outbox("orders", partitions=1)
+
+        def handle(message: Message[int]) -> None:
+            if fails and message.key == "bad":
+                raise Boom
+            came.append((message.key or "", message.payload))
+
+        async def leased(message: Message[int]) -> None:
+            handle(message)
+
+        async def transactional(message: Message[int], _: Transaction) -> None:
+            handle(message)
+
+        function = leased if mode == "leased" else transactional
+        orders.handler(order=order, mode=mode, max_attempts=100)(function)
+        return app, orders
+
+    published = 0
+    for number, order in enumerate(orders_):
+        is_last = number == len(orders_) - 1
+        app, orders = release(order, fails=not is_last)
+        async with app, app.node():
+            for _ in range(3):
+                await orders.publish(None, published, key="bad")
+                await orders.publish(None, published, key="good")
+                published += 1
+                await asyncio.sleep(0.7)
+            await asyncio.sleep(5)
+            if is_last:
+                await all_done(orders)
+
+    for key in ("bad", "good"):
+        assert [payload for of, payload in came if of == key] == list(range(published))
 
 
 async def test_what_was_set_aside_and_always_fails_becomes_a_dead_letter_and_lets_the_next_one_pass(
