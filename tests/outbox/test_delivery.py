@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -237,6 +237,38 @@ async def test_what_does_not_finish_in_time_is_cancelled_and_given_up_at_once(ap
     assert took == pytest.approx(5, abs=1.5)
     # What was done stays done, and what was interrupted counts for nothing.
     assert (view.stand.cursor, view.stand.holder, view.stand.given, view.stand.attempts) == (1, None, 0, 0)
+
+
+async def test_a_handler_that_will_not_stop_keeps_no_node_from_stopping_and_what_it_does_later_counts_for_nothing(
+    app: Mainspring,
+) -> None:
+    orders = app.outbox("orders", partitions=1)
+    released = asyncio.Event()
+    came: list[int] = []
+
+    @orders.handler(size=1)
+    async def deliver(message: Message[int]) -> None:
+        came.append(message.attempt)
+        while len(came) == 1 and not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+
+    async with app:
+        async with app.node(grace="5s", stop_grace="2s"):
+            await orders.publish(None, 1)
+            await until(lambda: bool(came))
+            began = now()
+        assert now() - began < 60
+        assert (await stands(orders)).stand.given == 1
+        async with app.node():
+            await until(lambda: len(came) == 2)
+            await all_done(orders)
+            before = await stands(orders)
+            released.set()
+            await asyncio.sleep(10)
+            assert await stands(orders) == before
+
+    assert came == [1, 2]
 
 
 async def test_a_node_delivers_so_many_partitions_at_a_time_and_all_have_their_turn(app: Mainspring) -> None:
