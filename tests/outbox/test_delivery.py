@@ -123,6 +123,8 @@ async def test_a_crash_leaves_its_attempt_to_the_next_owner(app: Mainspring) -> 
 async def test_a_message_that_kills_its_nodes_becomes_a_dead_letter(app: Mainspring) -> None:
     orders = app.outbox("orders", partitions=1)
     came: list[int] = []
+    told: list[DeliveryEnded] = []
+    orders.listener(told.append)
 
     @orders.handler(max_attempts=3)
     async def deliver(message: Message[int]) -> None:
@@ -144,6 +146,7 @@ async def test_a_message_that_kills_its_nodes_becomes_a_dead_letter(app: Mainspr
         assert (await stands(orders)).stand.cursor == 3
     # The first loss is charged to the first of the batch, which then comes alone.
     assert came == [1, 2, 1, 2, 2, 2, 3]
+    assert [one.undone for one in told if one.verdict is Verdict.DEAD] == [2]
 
 
 async def test_a_retry_is_counted_once(app: Mainspring) -> None:
@@ -600,6 +603,8 @@ async def test_what_was_set_aside_and_always_fails_becomes_a_dead_letter_and_let
 async def test_what_was_set_aside_and_kills_its_nodes_becomes_a_dead_letter(app: Mainspring) -> None:
     orders = app.outbox("orders", partitions=1)
     came = 0
+    told: list[DeliveryEnded] = []
+    orders.listener(told.append)
 
     @orders.handler(order="key", max_attempts=3)
     async def deliver(_: Message[int]) -> None:
@@ -618,8 +623,13 @@ async def test_what_was_set_aside_and_kills_its_nodes_becomes_a_dead_letter(app:
         async with app.node(lease="1s"):
             await all_done(orders)
         (letter,) = (await orders.letters()).letters
+        assert (await orders.stats())[0].counts.dead == 1
 
     assert (came, letter.attempts, letter.error) == (3, 3, LOST)
+    assert [(one.verdict, one.undone, one.attempts) for one in told] == [
+        (Verdict.ASIDE, 1, 1),
+        (Verdict.DEAD, 1, 3),
+    ]
 
 
 # Trouble with the store.

@@ -37,7 +37,7 @@ class Pending:
 
     stride: Stride
     turn: Turn | None
-    event: DeliveryEnded | None = None
+    events: tuple[DeliveryEnded, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +137,7 @@ class Processor:
         turn = await self._next(draft)
         if turn is None and event is None and not view.stand.given and not draft.letters:
             return Idle()  # what was there has been taken by others, or is not due
-        stride = draft.stride(self._definition.name, self._partition)
-        directive = await self._write(Pending(stride=stride, turn=turn, event=event))
+        directive = await self._write(self._pending_for(draft, turn, event))
         # It was woken to work: the first delivery does not wait for the pace of those that follow.
         return await self._deliver(self._turn) if self._turn is not None else directive
 
@@ -171,8 +170,7 @@ class Processor:
         due = [one for one in read if not draft.touches(one.message.seq)]
         for one in due:
             if is_used_up(one, rules):
-                draft.letters.append(NewLetter(message=one.message, attempts=one.attempts, error=one.error))
-                draft.back.append(one.message.seq)
+                draft.bury(one)
         chosen = company([one for one in due if not is_used_up(one, rules)], rules)
         if not chosen:
             return None
@@ -222,9 +220,8 @@ class Processor:
             following = None
         if self._turn is not turn:  # it was dropped meanwhile
             return self._look_afresh()
-        stride = draft.stride(self._definition.name, self._partition)
         self._turn, self._progress = None, None
-        return await self._write(Pending(stride=stride, turn=following, event=event))
+        return await self._write(self._pending_for(draft, following, event))
 
     async def _deliver_in(self, turn: Turn, progress: Progress) -> Directive:
         """Deliver in a transaction that ends with the step itself."""
@@ -262,10 +259,9 @@ class Processor:
             draft = self._ended(turn, Came(progress.done, progress.rejected, trouble))
             event = self._event(draft, turn)
             following = await self._next(draft)
-            stride = draft.stride(self._definition.name, self._partition)
-            if not await around.outboxes.stride_in(tx, me.node, me.term, stride):
-                raise LeaseLost(self.name, stride.before)  # which rolls everything back
-            pending = Pending(stride=stride, turn=following, event=event)
+            pending = self._pending_for(draft, following, event)
+            if not await around.outboxes.stride_in(tx, me.node, me.term, pending.stride):
+                raise LeaseLost(self.name, pending.stride.before)  # which rolls everything back
             if self._turn is turn:
                 self._doubtful = pending
         return pending
@@ -318,13 +314,9 @@ class Processor:
         self._revision = pending.stride.after.revision
         self._turn, self._doubtful, self._progress = pending.turn, None, None
         self._has_aside = self._has_aside or bool(pending.stride.aside)
-        if pending.event is not None:
-            tell(
-                self._around.events,
-                self._definition.listeners,
-                self._definition.counts[self._partition],
-                pending.event,
-            )
+        counts = self._definition.counts[self._partition]
+        for event in pending.events:
+            tell(self._around.events, self._definition.listeners, counts, event)
         if pending.turn is not None:
             return Proceed()
         self._around.look()
@@ -336,9 +328,30 @@ class Processor:
         self._around.look()
         return Idle()
 
+    def _pending_for(self, draft: Draft, turn: Turn | None, event: DeliveryEnded | None) -> Pending:
+        events = () if event is None else (event,)
+        buried = (self._burial(letter) for letter in draft.buried)
+        stride = draft.stride(self._definition.name, self._partition)
+        return Pending(stride=stride, turn=turn, events=(*events, *buried))
+
+    def _burial(self, letter: NewLetter) -> DeliveryEnded:
+        return DeliveryEnded(
+            outbox=self._definition.name,
+            partition=self._partition,
+            node=self._around.me().node,
+            first=letter.message.seq,
+            given=0,
+            acknowledged=0,
+            rejected=0,
+            verdict=Verdict.DEAD,
+            undone=letter.message.seq,
+            attempts=letter.attempts,
+            error=letter.error,
+        )
+
     def _event(self, draft: Draft, turn: Turn | None) -> DeliveryEnded:
         given = turn.given if turn is not None else []
-        first = given[0].message.seq if given else draft.stand.cursor + 1
+        first = given[0].message.seq if given else draft.undone or draft.stand.cursor + 1
         return DeliveryEnded(
             outbox=self._definition.name,
             partition=self._partition,
@@ -348,6 +361,7 @@ class Processor:
             acknowledged=draft.acknowledged,
             rejected=draft.rejected,
             verdict=draft.verdict,
+            undone=draft.undone,
             attempts=draft.attempts,
             retry_at=draft.retry_at,
             error=draft.error,
