@@ -4,20 +4,23 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mainspring import Fail, Mainspring, Message, RetryIn, Snooze
-from mainspring.client.outbox import Outgoing
+from mainspring.client.outbox import Outbox
 from mainspring.core.outbox import LOST, Verdict
 from mainspring.errors import StoreUnavailable
+from mainspring.outbox import Outgoing
 from mainspring.outbox.events import DeliveryEnded
 from mainspring.outbox.message import Batch
 from mainspring.stores.port import Store, Transaction, Transactions
 from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
 from tests.outbox.conftest import Boom, Table, all_done, now, outboxes, stands, transaction, until, victim
 
@@ -122,6 +125,8 @@ async def test_a_crash_leaves_its_attempt_to_the_next_owner(app: Mainspring) -> 
 async def test_a_message_that_kills_its_nodes_becomes_a_dead_letter(app: Mainspring) -> None:
     orders = app.outbox("orders", partitions=1)
     came: list[int] = []
+    told: list[DeliveryEnded] = []
+    orders.listener(told.append)
 
     @orders.handler(max_attempts=3)
     async def deliver(message: Message[int]) -> None:
@@ -143,6 +148,7 @@ async def test_a_message_that_kills_its_nodes_becomes_a_dead_letter(app: Mainspr
         assert (await stands(orders)).stand.cursor == 3
     # The first loss is charged to the first of the batch, which then comes alone.
     assert came == [1, 2, 1, 2, 2, 2, 3]
+    assert [one.undone for one in told if one.verdict is Verdict.DEAD] == [2]
 
 
 async def test_a_retry_is_counted_once(app: Mainspring) -> None:
@@ -236,6 +242,38 @@ async def test_what_does_not_finish_in_time_is_cancelled_and_given_up_at_once(ap
     assert took == pytest.approx(5, abs=1.5)
     # What was done stays done, and what was interrupted counts for nothing.
     assert (view.stand.cursor, view.stand.holder, view.stand.given, view.stand.attempts) == (1, None, 0, 0)
+
+
+async def test_a_handler_that_will_not_stop_keeps_no_node_from_stopping_and_what_it_does_later_counts_for_nothing(
+    app: Mainspring,
+) -> None:
+    orders = app.outbox("orders", partitions=1)
+    released = asyncio.Event()
+    came: list[int] = []
+
+    @orders.handler(size=1)
+    async def deliver(message: Message[int]) -> None:
+        came.append(message.attempt)
+        while len(came) == 1 and not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+
+    async with app:
+        async with app.node(grace="5s", stop_grace="2s"):
+            await orders.publish(None, 1)
+            await until(lambda: bool(came))
+            began = now()
+        assert now() - began < 60
+        assert (await stands(orders)).stand.given == 1
+        async with app.node():
+            await until(lambda: len(came) == 2)
+            await all_done(orders)
+            before = await stands(orders)
+            released.set()
+            await asyncio.sleep(10)
+            assert await stands(orders) == before
+
+    assert came == [1, 2]
 
 
 async def test_a_node_delivers_so_many_partitions_at_a_time_and_all_have_their_turn(app: Mainspring) -> None:
@@ -516,6 +554,51 @@ async def test_one_failing_key_does_not_stop_its_partition(app: Mainspring) -> N
     assert [pair for pair in came if pair[0] == "bad"] == [("bad", number) for number in range(1, 10, 2)]
 
 
+@pytest.mark.parametrize("orders_", [("key", "partition"), ("key", "key"), ("key", "partition", "key")])
+@pytest.mark.parametrize("mode", ["leased", "transactional"])
+async def test_a_key_stays_in_order_though_another_release_orders_by_something_else(
+    tmp_path: Path, virtual_time: VirtualTime, orders_: tuple[str, ...], mode: str
+) -> None:
+    came: list[tuple[str, int]] = []
+
+    def release(order: str, *, fails: bool) -> tuple[Mainspring, Outbox[int]]:
+        store = SqliteStore(tmp_path / "jobs.db", clock=virtual_time.clock, durable=False)
+        app = Mainspring(store=store, clock=virtual_time.clock)
+        orders = app.outbox("orders", partitions=1)
+
+        def handle(message: Message[int]) -> None:
+            if fails and message.key == "bad":
+                raise Boom
+            came.append((message.key or "", message.payload))
+
+        async def leased(message: Message[int]) -> None:
+            handle(message)
+
+        async def transactional(message: Message[int], _: Transaction) -> None:
+            handle(message)
+
+        function = leased if mode == "leased" else transactional
+        orders.handler(order=order, mode=mode, max_attempts=100)(function)
+        return app, orders
+
+    published = 0
+    for number, order in enumerate(orders_):
+        is_last = number == len(orders_) - 1
+        app, orders = release(order, fails=not is_last)
+        async with app, app.node():
+            for _ in range(3):
+                await orders.publish(None, published, key="bad")
+                await orders.publish(None, published, key="good")
+                published += 1
+                await asyncio.sleep(0.7)
+            await asyncio.sleep(5)
+            if is_last:
+                await all_done(orders)
+
+    for key in ("bad", "good"):
+        assert [payload for of, payload in came if of == key] == list(range(published))
+
+
 async def test_what_was_set_aside_and_always_fails_becomes_a_dead_letter_and_lets_the_next_one_pass(
     app: Mainspring,
 ) -> None:
@@ -546,6 +629,8 @@ async def test_what_was_set_aside_and_always_fails_becomes_a_dead_letter_and_let
 async def test_what_was_set_aside_and_kills_its_nodes_becomes_a_dead_letter(app: Mainspring) -> None:
     orders = app.outbox("orders", partitions=1)
     came = 0
+    told: list[DeliveryEnded] = []
+    orders.listener(told.append)
 
     @orders.handler(order="key", max_attempts=3)
     async def deliver(_: Message[int]) -> None:
@@ -564,8 +649,13 @@ async def test_what_was_set_aside_and_kills_its_nodes_becomes_a_dead_letter(app:
         async with app.node(lease="1s"):
             await all_done(orders)
         (letter,) = (await orders.letters()).letters
+        assert (await orders.stats())[0].counts.dead == 1
 
     assert (came, letter.attempts, letter.error) == (3, 3, LOST)
+    assert [(one.verdict, one.undone, one.attempts) for one in told] == [
+        (Verdict.ASIDE, 1, 1),
+        (Verdict.DEAD, 1, 3),
+    ]
 
 
 # Trouble with the store.

@@ -1,5 +1,6 @@
 """What is different about handlers on PostgreSQL: there a statement that fails takes its transaction with it."""
 
+import asyncio
 from collections import Counter
 from contextlib import suppress
 
@@ -82,3 +83,41 @@ async def test_what_a_batch_has_acknowledged_stays_though_a_later_statement_fail
         assert tried == {"first": 1, "second": 1, "bad": 2}
         (letter,) = (await orders.letters()).letters
         assert (letter.attempts, letter.message.payload) == (2, b'{"v":1,"value":"bad"}')
+
+
+async def test_a_message_that_ends_its_connection_becomes_a_dead_letter(app: Mainspring) -> None:
+    orders = app.outbox("orders", partitions=1)
+    tried: Counter[str] = Counter()
+
+    @orders.handler(mode="transactional", max_attempts=3, size=1)
+    async def deliver(message: Message[str], tx: Transaction) -> None:
+        tried[message.payload] += 1
+        if message.payload == "bad":
+            await tx.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    async with app, app.node():
+        await orders.publish_many(None, ["first", "bad", "last"])
+        await all_done(orders)
+
+        assert tried == {"first": 1, "bad": 3, "last": 1}
+        (letter,) = (await orders.letters()).letters
+        assert letter.message.payload == b'{"v":1,"value":"bad"}'
+
+
+def test_a_message_whose_statement_takes_too_long_is_said_to_have(postgres: Server, postgres_schema: str) -> None:
+    """Its connection is gone then, and everything with it."""
+    app = Mainspring(store=PostgresStore(postgres.dsn(), schema=postgres_schema))
+    orders = app.outbox("orders", partitions=1)
+
+    @orders.handler(mode="transactional", max_attempts=1, timeout="200ms")
+    async def deliver(_: Message[str], tx: Transaction) -> None:
+        await tx.execute("SELECT pg_sleep(10)")
+
+    async def told() -> str:
+        async with app, app.node(), asyncio.timeout(10):
+            await orders.publish(None, "slow")
+            while not (letters := (await orders.letters()).letters):
+                await asyncio.sleep(0.05)
+            return letters[0].error
+
+    assert asyncio.run(told()) == "TimeoutError: it took longer than 0.2 s"

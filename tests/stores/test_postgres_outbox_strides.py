@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
 
-from mainspring.errors import NodeGone
+from mainspring.errors import NodeGone, StoreUnavailable
 from mainspring.stores.outbox import LetterFilter, NewLetter
 from mainspring.stores.postgres import PostgresStore, outboxes
 from tests.servers.pgbouncer import Pooler
@@ -62,6 +63,36 @@ async def test_of_many_who_step_in_transactions_of_their_own_one_is_committed(po
         assert await those.sql("SELECT revision FROM mainspring.effects ORDER BY revision") == [
             (before,) for before in range(5)
         ]
+
+
+@on_real_time
+@pytest.mark.parametrize("takes_over", [False, True], ids=["by itself", "by another"])
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
+async def test_a_step_in_a_transaction_that_sees_an_old_state_is_not_taken(
+    postgres: Server, schema: str, isolation: str, takes_over: bool
+) -> None:
+    """The transaction has looked around before others stepped; what it wrote must not be committed with the step."""
+    outbox = f"old {isolation} {takes_over}".replace(" ", "-")
+    async with crowd(postgres, schema) as those, those.connection() as users:
+        late, other = await those.node(), await those.node()
+        await late.store.register_outbox(outbox, 1)
+        assert await late.store.stride(late.id, late.term, [stepped(outbox, 0, holder=late.id)]) == (True,)
+        await users.execute(f"BEGIN ISOLATION LEVEL {isolation}")
+        await users.execute(f"SELECT * FROM {schema}.outbox_stands, {schema}.nodes")  # noqa: S608 -- ours
+        if takes_over:
+            assert await other.store.declare_dead(late.id, late.term)
+            assert await other.store.stride(other.id, other.term, [stepped(outbox, 1, holder=other.id)]) == (True,)
+        else:
+            assert await late.store.stride(late.id, late.term, [stepped(outbox, 1, holder=late.id)]) == (True,)
+
+        taken = False
+        with suppress(NodeGone, StoreUnavailable):
+            taken = await late.store.stride_in(users, late.id, late.term, stepped(outbox, 1, cursor=7))
+        await users.execute("COMMIT")
+
+        assert not taken
+        (view,) = (await other.store.look_at_partitions([outbox])).partitions
+        assert (view.stand.revision, view.stand.cursor) == (2, 0)
 
 
 @on_real_time

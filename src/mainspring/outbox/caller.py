@@ -10,7 +10,7 @@ from mainspring.clock import Clock
 from mainspring.core.outbox import Trouble
 from mainspring.core.outcome import Raised, Snoozed, outcome_of
 from mainspring.core.retry import Retry
-from mainspring.errors import StoreError, StoreUnavailable
+from mainspring.errors import StoreError
 from mainspring.outbox.definition import Handler, OutboxDefinition
 from mainspring.outbox.message import Batch, Message, Progress, Savepoint
 from mainspring.runtime.call import storable
@@ -96,10 +96,14 @@ class Caller:
             await tx.execute(MARK)
             trouble = await self._call(deadline, message, tx) or await self._keep(tx)
             if trouble is not None:
+                progress.trouble = trouble
                 await _undo(tx)
             if trouble is not None and not trouble.final:
-                # Those before it have used up the time; it is the first of the next delivery, and has all of it.
-                return None if place and trouble == deadline.trouble else trouble
+                if place and trouble == deadline.trouble:
+                    # Those before it have used up the time; it is the first of the next delivery, and has all of it.
+                    progress.trouble = None
+                return progress.trouble
+            progress.trouble = None
             progress.settle(place, rejected=None if trouble is None else trouble.error)
         return None
 
@@ -124,6 +128,7 @@ class Caller:
         if trouble is None:
             progress.settle_all()
         else:
+            progress.trouble = trouble
             await _undo(tx)
         return trouble
 
@@ -131,8 +136,6 @@ class Caller:
         """Keep what a handler wrote. Returns why that cannot be, such as a statement whose failure it has hushed up."""
         try:
             await tx.execute(KEEP)
-        except StoreUnavailable:
-            raise
         except StoreError as error:
             return self._trouble(error.__cause__ or error)
         return None

@@ -29,6 +29,8 @@ class DeliveryEnded(Struct, frozen=True, kw_only=True):
     """Dead letters that the handler made itself."""
     verdict: Verdict
     """What becomes of the first message that was left undone."""
+    undone: int = 0
+    """The `seq` of that one; 0: there is none."""
     attempts: int = 0
     """How many deliveries that one has had."""
     retry_at: datetime | None = None
@@ -84,7 +86,7 @@ def tell(events: Events, listeners: Sequence[DeliveryListener], counts: Counts, 
 
 
 def _log(ended: DeliveryEnded) -> None:
-    where = f"{ended.outbox}/{ended.partition}/{ended.first + ended.acknowledged + ended.rejected}"
+    where = f"{ended.outbox}/{ended.partition}/{ended.undone}"
     if ended.rejected:
         text = (
             "outbox %s: the handler has made %s of messages in partition %d; `mainspring outbox deadletters` says why"

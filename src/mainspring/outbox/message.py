@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
+from mainspring.core.outbox import Trouble
 from mainspring.errors import DeclarationError
 from mainspring.runtime.context import Done
 from mainspring.stores import outbox as stored
@@ -103,6 +104,8 @@ class Progress:
         """Messages, from the first on, that need no more."""
         self.rejected: dict[int, str] = {}
         """Why some of them were rejected, by their place."""
+        self.trouble: Trouble | None = None
+        """Why the handler's writes are being undone. If that cannot be done, neither is anything of its transaction kept."""
         self._settled: set[int] = set()
 
     def settle(self, place: int, rejected: str | None = None) -> None:

@@ -39,7 +39,7 @@ class Pending:
 
     stride: Stride
     turn: Turn | None
-    event: DeliveryEnded | None = None
+    events: tuple[DeliveryEnded, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +140,11 @@ class Processor:
         turn = await self._next(draft, is_first=True)
         if turn is None and event is None and not view.stand.given and not draft.letters:
             return Idle()  # what was there has been taken by others, or is not due
-        stride = draft.stride(self._definition.name, self._partition)
         # It is in the room before its beginning is written: who is lost while it waits there is not to blame.
         async with self._room(turn):
             if not self._around.takes_more():
                 return Idle()
-            directive = await self._write(Pending(stride=stride, turn=turn, event=event))
+            directive = await self._write(self._pending_for(draft, turn, event))
             # It was woken to work: the first delivery does not wait for the pace of those that follow.
             return await self._deliver(self._turn) if self._turn is not None else directive
 
@@ -188,8 +187,7 @@ class Processor:
         due = [one for one in read if not draft.touches(one.message.seq)]
         for one in due:
             if is_used_up(one, rules):
-                draft.letters.append(NewLetter(message=one.message, attempts=one.attempts, error=one.error))
-                draft.back.append(one.message.seq)
+                draft.bury(one)
         chosen = company([one for one in due if not is_used_up(one, rules)], rules)
         if not chosen:
             return None
@@ -246,9 +244,8 @@ class Processor:
             following = None
         if self._turn is not turn:  # it was dropped meanwhile
             return self._look_afresh()
-        stride = draft.stride(self._definition.name, self._partition)
         self._turn, self._progress = None, None
-        return await self._write(Pending(stride=stride, turn=following, event=event))
+        return await self._write(self._pending_for(draft, following, event))
 
     async def _deliver_in(self, turn: Turn, progress: Progress) -> Directive:
         """Deliver in a transaction that ends with the step itself."""
@@ -259,38 +256,36 @@ class Processor:
             self._doubtful = None
             if is_committed:
                 return self._written(doubtful)
-        troubles: list[Trouble | None] = []
         try:
-            answer = await self._called(self._transaction(turn, progress, troubles))
+            answer = await self._called(self._transaction(turn, progress))
         except (LeaseLost, NodeGone):
             return self._look_afresh()
-        except StoreUnavailable:  # once it is back, the same is delivered again, unless it was committed
-            progress.reset()
-            raise
-        except Exception as error:  # noqa: BLE001 - such as a constraint that is looked at when it is committed
+        except Exception as error:  # such as a constraint that is looked at when it is committed
+            is_away = isinstance(error, StoreUnavailable)
+            if is_away and (self._doubtful is not None or progress.trouble is None):
+                progress.reset()  # once it is back, the same is delivered again, unless it was committed
+                raise
             self._doubtful = None
-            trouble = troubles[0] if troubles and troubles[0] else Trouble(f"{type(error).__name__}: {error}")
+            trouble = progress.trouble or Trouble(f"{type(error).__name__}: {error}")
             whole = replace(self._rules, by_message=False)  # everything was undone, and nobody knows who is to blame
             return await self._finish(turn, Came(trouble=trouble), whole)
         if answer is None or self._turn is not turn:
             return self._look_afresh()
         return self._written(answer[0])
 
-    async def _transaction(self, turn: Turn, progress: Progress, troubles: list[Trouble | None]) -> Pending:
+    async def _transaction(self, turn: Turn, progress: Progress) -> Pending:
         around, me = self._around, self._around.me()
         store = around.store
         if not isinstance(store, Transactions):
             raise TypeError(f"{type(store).__name__} has no transactions")
         async with store.transaction(limit=self._handler.timeout + MARGIN) as tx:
             trouble = await self._caller.transactional(turn.given, progress, tx)
-            troubles.append(trouble)
             draft = self._ended(turn, Came(progress.done, progress.rejected, trouble))
             event = self._event(draft, turn)
             following = await self._next(draft)
-            stride = draft.stride(self._definition.name, self._partition)
-            if not await around.outboxes.stride_in(tx, me.node, me.term, stride):
-                raise LeaseLost(self.name, stride.before)  # which rolls everything back
-            pending = Pending(stride=stride, turn=following, event=event)
+            pending = self._pending_for(draft, following, event)
+            if not await around.outboxes.stride_in(tx, me.node, me.term, pending.stride):
+                raise LeaseLost(self.name, pending.stride.before)  # which rolls everything back
             if self._turn is turn:
                 self._doubtful = pending
         return pending
@@ -343,13 +338,9 @@ class Processor:
         self._revision = pending.stride.after.revision
         self._turn, self._doubtful, self._progress = pending.turn, None, None
         self._has_aside = self._has_aside or bool(pending.stride.aside)
-        if pending.event is not None:
-            tell(
-                self._around.events,
-                self._definition.listeners,
-                self._definition.counts[self._partition],
-                pending.event,
-            )
+        counts = self._definition.counts[self._partition]
+        for event in pending.events:
+            tell(self._around.events, self._definition.listeners, counts, event)
         if pending.turn is not None:
             return Proceed()
         self._around.look()
@@ -361,9 +352,30 @@ class Processor:
         self._around.look()
         return Idle()
 
+    def _pending_for(self, draft: Draft, turn: Turn | None, event: DeliveryEnded | None) -> Pending:
+        events = () if event is None else (event,)
+        buried = (self._burial(letter) for letter in draft.buried)
+        stride = draft.stride(self._definition.name, self._partition)
+        return Pending(stride=stride, turn=turn, events=(*events, *buried))
+
+    def _burial(self, letter: NewLetter) -> DeliveryEnded:
+        return DeliveryEnded(
+            outbox=self._definition.name,
+            partition=self._partition,
+            node=self._around.me().node,
+            first=letter.message.seq,
+            given=0,
+            acknowledged=0,
+            rejected=0,
+            verdict=Verdict.DEAD,
+            undone=letter.message.seq,
+            attempts=letter.attempts,
+            error=letter.error,
+        )
+
     def _event(self, draft: Draft, turn: Turn | None) -> DeliveryEnded:
         given = turn.given if turn is not None else []
-        first = given[0].message.seq if given else draft.stand.cursor + 1
+        first = given[0].message.seq if given else draft.undone or draft.stand.cursor + 1
         return DeliveryEnded(
             outbox=self._definition.name,
             partition=self._partition,
@@ -373,6 +385,7 @@ class Processor:
             acknowledged=draft.acknowledged,
             rejected=draft.rejected,
             verdict=draft.verdict,
+            undone=draft.undone,
             attempts=draft.attempts,
             retry_at=draft.retry_at,
             error=draft.error,

@@ -75,7 +75,11 @@ class Draft:
     letters: list[NewLetter] = field(default_factory=list)
     aside: dict[int, Aside] = field(default_factory=dict)
     back: list[int] = field(default_factory=list)
+    buried: list[NewLetter] = field(default_factory=list)
+    """Those of the letters that no delivery was asked about: they were lost in their last one."""
     verdict: Verdict = Verdict.NONE
+    undone: int = 0
+    """The `seq` of the message that was to blame."""
     attempts: int = 0
     retry_at: datetime | None = None
     error: str = ""
@@ -85,10 +89,18 @@ class Draft:
     def decided(self, after: Next, message: Message, error: str) -> None:
         """Take note of what becomes of the message that was to blame."""
         self.verdict, self.attempts, self.retry_at, self.error = after.verdict, after.attempts, after.retry_at, error
+        self.undone = message.seq
         if after.verdict is Verdict.DEAD:
             self.letters.append(NewLetter(message=message, attempts=after.attempts, error=error))
         elif after.verdict is Verdict.ASIDE:
             self.put_aside([Aside(message=message, attempts=after.attempts, retry_at=after.retry_at, error=error)])
+
+    def bury(self, one: Aside) -> None:
+        """Make a dead letter of a message that was set aside, and is delivered no more."""
+        letter = NewLetter(message=one.message, attempts=one.attempts, error=one.error)
+        self.letters.append(letter)
+        self.buried.append(letter)
+        self.back.append(one.message.seq)
 
     def put_aside(self, asides: Iterable[Aside]) -> None:
         self.aside.update({one.message.seq: one for one in asides})
