@@ -32,7 +32,7 @@ settings.load_profile("mainspring")
 SERVERS = {"postgres", "own_postgres", "oldest_postgres"}
 """Fixtures that start one."""
 
-TWICE_TOLD = {"schedules", "plugins", "jobs", "app"}
+TWICE_TOLD = {"schedules", "plugins", "jobs", "app", "outbox"}
 """Folders of stories about the whole, each told on several stores; what stores must do themselves is in others."""
 NO_CALL = SimpleNamespace(params={})
 
