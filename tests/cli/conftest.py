@@ -1,6 +1,7 @@
 """Commands as people run them: in a folder of their own, with an app in a module beside the store."""
 
 import fcntl
+import logging
 import os
 import pty
 import signal
@@ -167,6 +168,18 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
 def cli(*arguments: str) -> Result:
     """Run a command in this process."""
     return CliRunner().invoke(main, arguments, prog_name="mainspring")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Have a worker that is run in this very process not decide what later tests see in the log."""
+    root = logging.getLogger()
+    level, handlers = root.level, tuple(root.handlers)
+    yield
+    root.setLevel(level)
+    for handler in root.handlers[:]:
+        if handler not in handlers:
+            root.removeHandler(handler)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A node on PostgreSQL at work, with somebody who enqueues all the time, and what becomes of both when something happens."""
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -116,7 +117,8 @@ class Told:
 
     @property
     def lines(self) -> list[str]:
-        return [record.getMessage() for record in self.caplog.records if record.name.startswith("mainspring")]
+        said = (record for record in self.caplog.records if record.levelno >= logging.WARNING)
+        return [record.getMessage() for record in said if record.name.startswith("mainspring")]
 
     @property
     def of_notifications(self) -> list[str]:
