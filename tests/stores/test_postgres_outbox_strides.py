@@ -15,8 +15,10 @@ from mainspring.stores.outbox import LetterFilter, NewLetter
 from mainspring.stores.postgres import PostgresStore, outboxes
 from tests.servers.pgbouncer import Pooler
 from tests.servers.postgres import Server
+from tests.servers.wire import Wire
 from tests.stores.postgres_crowd import Crowd, Node, crowd, lasting_schema
 from tests.stores.postgres_outboxes import message, stepped
+from tests.stores.postgres_staged import staged
 from tests.stores.postgres_wires import on_real_time
 
 NAME = "orders"
@@ -168,6 +170,43 @@ async def test_a_step_whose_answer_was_lost_counts_as_accepted(
 
         found = (await node.store.letters(LetterFilter(outbox=name))).letters
         assert len(found) == with_letter
+
+
+@pytest.mark.parametrize("verb", ["discard", "replay"])
+@on_real_time
+async def test_letters_whose_answer_was_lost_are_not_followed_by_others(own_postgres: Server, verb: str) -> None:
+    """Done again it would take the next ones: `limit` letters are meant, not as many as there were tries."""
+    with own_postgres.schema() as schema, Wire(own_postgres.host, own_postgres.port) as wire:
+        async with crowd(own_postgres, schema) as those:
+            node = await those.node()
+            await node.store.publish([message(NAME), message(NAME)])
+            await node.store.look_at_partitions([NAME])
+            dead = [
+                NewLetter(message=one, attempts=1, error="no") for one in await node.store.read_messages(NAME, 0, 0, 2)
+            ]
+            step = replace(stepped(NAME, 0, 2), letters=tuple(dead))
+            assert await node.store.stride(node.id, node.term, [step]) == (True,)
+            store = PostgresStore(wire.dsn(), schema=schema, timeout="2s", listen=False)
+            await store.open()
+
+            async def lose() -> None:
+                wire.hang(answers_only=True)
+                asyncio.get_running_loop().call_later(0.3, lambda: (wire.cut(), wire.heal()))
+
+            try:
+                with pytest.raises(StoreUnavailable):
+                    if verb == "discard":
+                        await staged(
+                            store.discard_letters(LetterFilter(outbox=NAME), 1), after_outbox_letters_discard=lose
+                        )
+                    else:
+                        await staged(
+                            store.replay_letters(LetterFilter(outbox=NAME), 1), after_outbox_letters_replay=lose
+                        )
+            finally:
+                await store.close()
+            left = (await node.store.letters(LetterFilter(outbox=NAME))).letters
+            assert len(left) == 1
 
 
 @pytest.mark.needs("pgbouncer")

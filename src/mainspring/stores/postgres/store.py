@@ -456,7 +456,7 @@ class PostgresStore:
         return await self._run(lambda: letters.page(which, limit, after))
 
     async def take_letters(self, which: LetterFilter, within: timedelta, limit: int) -> tuple[Letter, ...]:
-        return await self._run(lambda: letters.take(self._at, which, within, limit), whole=True)
+        return await self._run(lambda: letters.take(self._at, which, within, limit), whole=True, again=False)
 
     async def resolve_letters(self, letters_: Sequence[tuple[int, int]]) -> int:
         return await self._run(lambda: letters.resolve(self._at, letters_))
@@ -465,10 +465,10 @@ class PostgresStore:
         return await self._run(lambda: letters.give_back(self._at, letters_, error))
 
     async def discard_letters(self, which: LetterFilter, limit: int) -> int:
-        return await self._run(lambda: letters.discard(self._at, which, limit), whole=True)
+        return await self._run(lambda: letters.discard(self._at, which, limit), whole=True, again=False)
 
     async def replay_letters(self, which: LetterFilter, limit: int) -> int:
-        replayed = await self._run(lambda: letters.replay(self._at, which, limit), whole=True)
+        replayed = await self._run(lambda: letters.replay(self._at, which, limit), whole=True, again=False)
         if replayed:
             self._committed(None)
         return replayed
@@ -672,8 +672,8 @@ class PostgresStore:
         instant = await self._run(instant_there)
         self._skew.sample(before, instant, self._settings.clock.now())
 
-    async def _run(self, verb: Callable[[], Verb[T]], *, whole: bool = False) -> T:
-        return await self._connections.run(verb, whole=whole)
+    async def _run(self, verb: Callable[[], Verb[T]], *, whole: bool = False, again: bool = True) -> T:
+        return await self._connections.run(verb, whole=whole, again=again)
 
     def _hinted(self, least: datetime | None) -> None:
         self._lines.pull(least)
