@@ -78,7 +78,8 @@ class Mainspring:
     `url` is a store's address, such as "sqlite:///jobs.db" or "memory://", or a store; without one, $MAINSPRING_URL
     counts, and after that "sqlite:///mainspring.db". `owner` names the deployment whose schedules these are, if several
     programs share a store, and `release` its version: of two that run side by side, the newer one's schedules count.
-    `upkeep` says whether its nodes bring Mainspring's own jobs along; without it they do if there are plugins.
+    `upkeep` says whether its nodes bring Mainspring's own jobs along; without it `mainspring worker` brings them, and a
+    node inside of a program does if there are plugins.
     """
 
     def __init__(
@@ -302,9 +303,9 @@ class Mainspring:
         await self.plugins.uninstall(id_)
 
     @property
-    def wants_upkeep(self) -> bool:
-        """Whether nodes of this app bring Mainspring's own jobs along."""
-        return bool(self._upkeep or (self._upkeep is None and any(True for _ in self.plugins)))
+    def upkeep(self) -> bool | None:
+        """Whether its nodes bring Mainspring's own jobs along; None if that is for whoever runs them to say."""
+        return self._upkeep
 
     def mirror(self, sink: "CypherSink", *, name: str = "mainspring:mirror", timeout: Duration = "10s") -> "Mirror":
         """Have copies of the state of schedules kept in a graph, by one node at a time.
@@ -363,11 +364,16 @@ class Mainspring:
         """Run work inside of this program: `async with app.node(concurrency=20):`. It opens the store too."""
         return self._running(node_settings(settings))
 
-    def make_node(self, settings: NodeSettings) -> "Node":
-        """Make a node on the open store, for a program that starts and stops it itself."""
+    def make_node(self, settings: NodeSettings, *, upkeep: bool = False) -> "Node":
+        """Make a node on the open store, for a program that starts and stops it itself.
+
+        With `upkeep` it brings Mainspring's own jobs along, unless the app says that it has none.
+        """
         from mainspring.runtime.node import Node  # noqa: PLC0415 - only programs that run work load what runs it
 
         self._connection.guard.steer("app.node")
+        if upkeep and self._upkeep is None:
+            self._upkeep = True
         self._bring_upkeep()
         node = Node(
             self.store,
@@ -392,7 +398,7 @@ class Mainspring:
 
     def _bring_upkeep(self) -> None:
         """Install Mainspring's own jobs where they are wanted: where others bring theirs, or the app says so."""
-        if self.wants_upkeep:
+        if self._upkeep or (self._upkeep is None and any(True for _ in self.plugins)):
             self.plugins.install_upkeep()
 
     def _tell_nodes(self) -> tuple[NodeId, ...]:

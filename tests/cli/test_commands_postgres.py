@@ -29,7 +29,7 @@ def said(shop: ServerShop, *arguments: str, code: int = 0) -> list[str]:
 
 def test_a_worker_makes_the_tables_runs_jobs_and_ends_in_good_order(shop: ServerShop) -> None:
     with shop.worker("--concurrency", "3") as worker:
-        assert "6 tasks: add, deaf, fail, nap, once, where; 3 jobs at a time" in worker.says("at a time")
+        assert "6 tasks: add, deaf, fail, nap, once, where; upkeep; 3 jobs at a time" in worker.says("at a time")
         done = shop.run("jobs", "enqueue", "shop:app", "add", "2", "--args", '{"b": 5}', "--wait", "--timeout", "20s")
         assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
         worker.signal()
@@ -88,7 +88,7 @@ def test_nodes_are_listed_and_obey(shop: ServerShop) -> None:
     with shop.worker("--lease", "2s", "--queue", "mail") as worker:
         worker.says("at a time")
         (node,) = shop.lines("nodes", "list")
-        assert said(shop, "nodes", "list")[1].split()[:5] == [node["id"], "alive", "0/20", "6", "mail"]
+        assert said(shop, "nodes", "list")[1].split()[:5] == [node["id"], "alive", "0/20", "9", "mail"]
         assert "thread MainThread" in "\n".join(said(shop, "nodes", "stacks", node["id"]))
         said(shop, "nodes", "concurrency", node["id"], "7")
         until(lambda: shop.lines("nodes", "list")[0]["concurrency"] == 7)

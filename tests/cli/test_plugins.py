@@ -76,6 +76,7 @@ def test_plugins_are_listed_for_programs(packages: Packages) -> None:
 
 def test_an_app_that_looks_for_none_shows_what_there_is_and_loads_none_of_it(packages: Packages) -> None:
     assert {(one["name"], one["state"]) for one in lines(packages, "list", "shop:plain")} == {
+        ("mainspring", "built-in"),
         ("good", "found"),
         ("raises", "found"),
         ("stranger", "found"),
@@ -93,7 +94,9 @@ def test_the_app_is_named_as_for_other_commands(packages: Packages, monkeypatch:
 
 def test_an_app_without_any_says_so(tmp_path: Path) -> None:
     packages = Packages(tmp_path / "none")
-    (packages.folder / "shop.py").write_text("from mainspring import Mainspring\napp = Mainspring('memory://')\n")
+    (packages.folder / "shop.py").write_text(
+        "from mainspring import Mainspring\napp = Mainspring('memory://', upkeep=False)\n"
+    )
     assert said(packages, "list", "shop:app").startswith("There are no plugins")
 
 
@@ -190,6 +193,8 @@ def test_a_plugin_that_blocks_while_it_is_loaded_is_given_up(
     assert "still being loaded after 2 s" in loaded_apart("sleeper:plugin", (), patience=2)["problems"][0]
 
 
-@pytest.mark.parametrize(("app", "has"), [("upkept", True), ("without", False), ("plain", False)])
-def test_what_mainspring_brings_itself_is_listed_where_nodes_bring_it(packages: Packages, app: str, has: bool) -> None:
+@pytest.mark.parametrize(("app", "has"), [("upkept", True), ("without", False), ("plain", True)])
+def test_what_mainspring_brings_itself_is_listed_where_workers_bring_it(
+    packages: Packages, app: str, has: bool
+) -> None:
     assert any(one["name"] == "mainspring" for one in lines(packages, "list", f"shop:{app}")) == has

@@ -33,9 +33,9 @@ def test_orders_reach_a_node_that_runs(shop: Shop) -> None:
         worker.says("at a time")
         (node,) = shop.lines("nodes", "list")
         name = node["id"]
-        assert (node["alive"], node["concurrency"], len(node["tasks"])) == (True, 3, 6)
+        assert (node["alive"], node["concurrency"], len(node["tasks"])) == (True, 3, 9)
         table = cli("nodes", "list", "--url", shop.url).output
-        assert f"{name}  alive   0/3      6  all" in table
+        assert f"{name}  alive   0/3      9  all" in table
         stacks = cli("nodes", "stacks", name, "--url", shop.url)
         assert "thread MainThread" in stacks.output
         assert "task " in stacks.output

@@ -44,7 +44,7 @@ def test_a_schedule_is_added_fired_paused_run_backfilled_and_removed(shop: Serve
     assert {run["state"] for run in shop.lines("schedules", "runs", "often") if run["job"]} == {"succeeded"}
     assert said(shop, "pause", "oftn", code=1) == "mainspring: no schedule is named 'oftn'; did you mean 'often'?\n"
     assert said(shop, "remove", "often", "--yes") == "often is gone\n"
-    assert said(shop, "list") == "No such schedules.\n"
+    assert "often" not in said(shop, "list")
 
 
 def test_slots_of_before_its_time_are_backfilled_once(shop: ServerShop) -> None:

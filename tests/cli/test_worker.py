@@ -14,13 +14,28 @@ def test_it_says_who_it_is_and_what_it_will_do(shop: Shop) -> None:
     with shop.worker("--concurrency", "7", "--queue", "default", "--queue", "mail") as worker:
         text = worker.says("jobs at a time")
         assert f"on sqlite {shop.path}; queues: default, mail; 6 tasks: add, deaf, fail, nap" in text
-        assert "7 jobs at a time" in text
+        assert "; upkeep; 7 jobs at a time" in text
         (node,) = shop.lines("nodes", "list")
         assert node["id"] in text
         assert (node["queues"], node["concurrency"]) == (["default", "mail"], 7)
         worker.signal()
         assert worker.ends() == 0
     assert "everything was finished" in worker.text()
+
+
+def test_it_brings_upkeep_that_is_seen_like_all_other_work(shop: Shop) -> None:
+    with shop.worker() as worker:
+        worker.says("at a time")
+        names = {schedule["name"] for schedule in shop.lines("schedules", "list")}
+        assert {"mainspring:retention_sweep", "mainspring:statistics", "mainspring:compaction"} <= names
+
+
+def test_an_app_that_wants_no_upkeep_has_none(shop: Shop) -> None:
+    text = (shop.folder / "shop.py").read_text().replace('.db")', '.db", upkeep=False)', 1)
+    (shop.folder / "bare.py").write_text(text)
+    with shop.worker(target="bare:app") as worker:
+        assert "upkeep" not in worker.says("at a time")
+        assert shop.lines("schedules", "list") == []
 
 
 @pytest.mark.slow

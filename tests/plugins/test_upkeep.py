@@ -100,9 +100,9 @@ async def test_they_come_up_at_their_times_and_tell_what_they_did(
 ) -> None:
     app = with_upkeep(make_store, virtual_time)
     async with app.node():
-        await asyncio.sleep(15 * 60 + 5)
+        await asyncio.sleep(60 * 60 + 5)
         runs = {name: len((await app.schedules.runs(name)).runs) for name in NAMES}
-        assert runs == {NAMES[0]: 1, NAMES[1]: 15, NAMES[2]: 3}
+        assert runs == {NAMES[0]: 1, NAMES[1]: 6, NAMES[2]: 6}
         for name in NAMES:
             assert len(await results(app, name)) == runs[name]
         (done,) = await results(app, NAMES[0])

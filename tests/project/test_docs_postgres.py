@@ -72,7 +72,7 @@ def worker(database: Database, folder: Path, url: str = "") -> Iterator[None]:
     ) as process:
         assert process.stderr
         try:
-            assert "mainspring.worker: node" in process.stderr.readline()
+            assert any("mainspring.worker: node" in line for line in process.stderr)
             yield
         finally:
             process.terminate()

@@ -191,7 +191,8 @@ async def test_letters_whose_answer_was_lost_are_not_followed_by_others(own_post
 
             async def lose() -> None:
                 wire.hang(answers_only=True)
-                asyncio.get_running_loop().call_later(0.3, lambda: (wire.cut(), wire.heal()))
+                asyncio.get_running_loop().call_later(0.3, wire.cut)
+                asyncio.get_running_loop().call_later(0.4, wire.heal)
 
             try:
                 with pytest.raises(StoreUnavailable):

@@ -66,7 +66,7 @@ def _all(app: Mainspring, found: Found) -> Iterator[Fields]:
         name = names.get(installed.plugin.id)
         point = found.points.get(name) if name else None
         yield {**_installed(installed), "entry_point": point.value if point else None}
-    if app.wants_upkeep and UPKEEP not in app.plugins:
+    if app.upkeep is not False and UPKEEP not in app.plugins:
         brought = upkeep()
         whole = Installed(plugin=brought, grants=Grants(brought.requires))
         yield {**_installed(whole), "state": "built-in", "entry_point": None}

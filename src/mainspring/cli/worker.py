@@ -21,6 +21,7 @@ from mainspring.cli.supervisor import Supervisor
 from mainspring.cli.target import load_app
 from mainspring.cli.words import count
 from mainspring.client.nodes import node_settings
+from mainspring.client.upkeep import ID as UPKEEP
 from mainspring.duration import seconds
 from mainspring.runtime.node import Node, NodeReport
 from mainspring.runtime.signals import obeyed
@@ -106,7 +107,7 @@ async def work(app: Mainspring, settings: NodeSettings, *, supervised: bool) -> 
     if supervised and not source.again:
         raise Refusal(f"{source.name}: processes cannot share it; leave out --processes", Code.USAGE)
     async with app:
-        node = app.make_node(settings)
+        node = app.make_node(settings, upkeep=True)
         with obeyed(node), lifeline(node.end) if supervised else nullcontext():
             if not await started(node):
                 log.warning("told to stop before it could begin")
@@ -135,12 +136,12 @@ async def started(node: Node) -> bool:
 def first_line(node: Node, app: Mainspring, store: str) -> str:
     """Say who begins to work, where, and at what."""
     settings = node.settings
-    names = sorted(str(one.name) for one in app.registry)
+    names = sorted(str(one.name) for one in app.registry if one.name.namespace != UPKEEP)
     named = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
     queues = ", ".join(settings.queues) if settings.queues else "all"
     return (
         f"node {node.id} on {store}; queues: {queues}; {count(len(names), 'task')}: {named or 'none'}; "
-        f"{count(settings.concurrency, 'job')} at a time"
+        f"{'upkeep; ' if UPKEEP in app.plugins else ''}{count(settings.concurrency, 'job')} at a time"
     )
 
 

@@ -24,7 +24,7 @@ ID: Final = "mainspring"
 
 CHUNK: Final = 1000
 CHUNKS: Final = 20
-"""That one sweep deletes at most: it comes again in a minute."""
+"""That one sweep deletes at most: it comes again in ten minutes."""
 QUEUES: Final = 50
 COUNTED: Final = 200
 """Finished jobs of each state that are counted; more are not, because somebody would have to read them all."""
@@ -45,17 +45,17 @@ def upkeep() -> Plugin:
     async def store() -> Store:
         return await plugin.connection.store()  # type: ignore[no-any-return]  # that of the app it is installed in
 
-    @plugin.schedule(Every("1m"), overlap="skip", keep_runs="1d", description="deletes what is past its retention")
-    @plugin.task(timeout="2m", retry=Retry.none(), limit=alone, priority="background", keep="1h")
+    @plugin.schedule(Every("10m"), overlap="skip", keep_runs="1d", description="deletes what is past its retention")
+    @plugin.task(timeout="2m", retry=Retry.none(), limit=alone, priority="background", keep="6h")
     async def retention_sweep() -> Result:
         return await sweep(await store())
 
-    @plugin.schedule(Every("5m"), overlap="skip", keep_runs="1d", description="counts jobs, and has tables analyzed")
+    @plugin.schedule(Every("10m"), overlap="skip", keep_runs="1d", description="counts jobs, and has tables analyzed")
     @plugin.task(timeout="1m", retry=Retry.none(), limit=alone, priority="background", keep="6h")
     async def statistics() -> Result:
         return await count(await store())
 
-    @plugin.schedule(Every("15m"), overlap="skip", keep_runs="1d", description="gives back room that is not needed")
+    @plugin.schedule(Every("1h"), overlap="skip", keep_runs="1d", description="gives back room that is not needed")
     @plugin.task(timeout="10m", retry=Retry.none(), limit=alone, priority="background", keep="1d")
     async def compaction() -> Result:
         return await compact(await store())
