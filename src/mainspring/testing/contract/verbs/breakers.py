@@ -219,6 +219,19 @@ class BreakersContract(Contract):
         assert (await standing(world)).circuit == Circuit(term=3, revision=(await standing(world)).circuit.revision)
 
     @obligation("settle", 9)
+    async def test_a_success_without_its_term_says_nothing(self, world: World) -> None:
+        node = await world.node()
+        probe = await probing(world, node)
+        wanted = await world.enqueue()
+
+        (settled,) = await world.store.settle([replace(ending(world, probe, Succeeded()), term=None)])
+
+        assert settled == Settled(verdict=Verdict.ACCEPTED)
+        assert (await standing(world)).circuit.phase is Phase.HALF_OPEN
+        await world.store.mend(MANY)  # the probe does not run any more
+        assert (await world.claim_one(node)).job.id == wanted
+
+    @obligation("settle", 9)
     async def test_a_bad_probe_opens_it_for_another_cooldown(self, world: World) -> None:
         """Flaw U9: there, ten more failures were needed."""
         node = await world.node()
