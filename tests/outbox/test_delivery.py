@@ -3,21 +3,23 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from mainspring import Fail, Mainspring, Message, RetryIn, Snooze
 from mainspring.client.outbox import Outbox
+from mainspring.core.job import NodeId
 from mainspring.core.outbox import LOST, Verdict
 from mainspring.errors import StoreUnavailable
 from mainspring.outbox import Outgoing
 from mainspring.outbox.events import DeliveryEnded
 from mainspring.outbox.message import Batch
+from mainspring.stores.outbox import Stride
 from mainspring.stores.port import Store, Transaction, Transactions
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.sqlite import SqliteStore
@@ -709,6 +711,44 @@ async def test_a_step_whose_answer_was_lost_is_known_to_have_been_taken(app: Mai
             await all_done(orders)
 
     assert came == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("order", ["partition", "key"])
+async def test_what_was_handled_is_written_at_the_end_although_the_next_delivery_was_to_begin_with_it(
+    app: Mainspring, order: Literal["partition", "key"]
+) -> None:
+    orders = app.outbox("orders", partitions=1)
+    came: list[int] = []
+
+    @orders.handler(size=1, order=order)
+    async def deliver(message: Message[int]) -> None:
+        came.append(message.payload)
+        if message.payload == 1 and order == "key" and message.attempt == 1:
+            raise ValueError("not yet")
+
+    async with app:
+        stride = outboxes(app).stride
+
+        async def stalls(node: NodeId, term: int, strides: Sequence[Stride]) -> tuple[bool, ...]:
+            if len(came) == 2 and strides[0].after.holder is not None:
+                await asyncio.sleep(3600)
+            return await stride(node, term, strides)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(app.store, "stride", stalls)
+            async with app.node(grace="2s"):
+                await orders.publish_many(None, [Outgoing(one, key=str(one)) for one in (1, 2, 3)])
+                await until(lambda: len(came) == 2)
+                await asyncio.sleep(1)
+        view = await stands(orders)
+
+        assert (view.stand.cursor, view.stand.holder, view.stand.given, view.stand.attempts) == (2, None, 0, 0)
+        asides = await outboxes(app).read_aside("orders", 0, 10)
+        async with app.node():
+            await all_done(orders)
+
+    assert came == [1, 2, 3] if order == "partition" else sorted(came) == [1, 1, 2, 3]
+    assert all(one.attempts == 1 for one in asides)
 
 
 @pytest.mark.parametrize("max_attempts", [1, 10])

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+from msgspec import structs
+
 from mainspring.clock import Clock
 from mainspring.core.outbox import Delivery, Order, Trouble, Verdict, begin_next, release, width_of
 from mainspring.errors import LeaseLost, NodeGone, StoreError, StoreUnavailable
@@ -40,6 +42,18 @@ class Pending:
     stride: Stride
     turn: Turn | None
     events: tuple[DeliveryEnded, ...] = ()
+
+    @property
+    def alone(self) -> Stride:
+        """The same without what comes after it: nothing is begun."""
+        if self.turn is None:
+            return self.stride
+        begun = {one.message.seq for one in self.turn.counted}
+        return structs.replace(
+            self.stride,
+            after=structs.replace(self.stride.after, holder=None, given=0),
+            aside=tuple(one for one in self.stride.aside if one.message.seq not in begun),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,7 +411,7 @@ class Processor:
     def last_stride(self) -> Stride | None:
         """Say what is to be written about a partition that is ours still, when nothing of it runs any more."""
         if self._pending is not None:
-            return self._pending.stride if self._pending.turn is None else None
+            return self._pending.alone
         if self._turn is None:
             return None
         progress = self._progress if self._handler.mode is Mode.LEASED else None
