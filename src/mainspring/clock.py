@@ -35,6 +35,15 @@ class SystemClock:
         return time.monotonic()
 
 
+def in_a_loop() -> bool:
+    """Say whether an event loop runs in this thread: then nothing may block it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def on_virtual_time() -> bool:
     """Say whether the running event loop moves time by itself: then a thread with a loop of its own would miss it."""
     return hasattr(asyncio.get_running_loop(), "outside")

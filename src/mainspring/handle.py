@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar, assert_never
 
 from mainspring.client.connection import Connection
 from mainspring.client.options import Priority, read_moment, read_priority, read_queue
+from mainspring.clock import in_a_loop
 from mainspring.core import machine
 from mainspring.core.codec import Value
 from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
@@ -20,14 +21,6 @@ R = TypeVar("R")
 
 Codecs = Callable[[Name], Value[Any]]
 """Finds the codec of a task's results."""
-
-
-def _in_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 class JobHandle(Generic[R]):
@@ -116,7 +109,7 @@ class JobHandle(Generic[R]):
 
     def result_sync(self, timeout: Duration | None = None) -> R:
         """Wait for the result in code without an event loop."""
-        if _in_a_loop():
+        if in_a_loop():
             raise RuntimeError("result_sync would block the event loop of this thread; write `await job.result()`")
         return self._connection.wait_for(lambda: self.result(timeout))
 

@@ -17,6 +17,7 @@ from mainspring.core.job import NodeId
 from mainspring.core.outbox import LOST, Verdict
 from mainspring.errors import StoreUnavailable
 from mainspring.outbox import Outgoing
+from mainspring.outbox.caller import LONGEST_ERROR
 from mainspring.outbox.events import DeliveryEnded
 from mainspring.outbox.message import Batch
 from mainspring.stores.outbox import Stride
@@ -510,6 +511,35 @@ async def test_of_what_only_the_commit_refuses_the_one_to_blame_becomes_a_dead_l
     assert rows == ["1", "2", "4", "5"]
     assert (letter.message.seq, letter.attempts) == (3, 4)
     assert "UniqueViolation" in letter.error
+
+
+@pytest.mark.parametrize("lasting", ["postgres"], indirect=True)
+async def test_of_what_a_commit_says_at_length_a_beginning_is_kept(joined: Mainspring, table: Table) -> None:
+    app = joined
+    orders = app.outbox("orders", partitions=1)
+
+    @orders.handler(mode="transactional", max_attempts=1)
+    async def deliver(message: Message[int], tx: Transaction) -> None:
+        await tx.execute(table.insert, (str(message.payload),))
+
+    async with app, app.node():
+        async with transaction(app) as tx:
+            await tx.execute(table.create)
+            name = table.create.split()[2]
+            await tx.execute(
+                f"CREATE FUNCTION {name}_talks() RETURNS trigger LANGUAGE plpgsql AS"
+                " $$ BEGIN RAISE EXCEPTION '%', repeat('no ', 5000); END $$"
+            )
+            await tx.execute(
+                f"CREATE CONSTRAINT TRIGGER talks AFTER INSERT ON {name} DEFERRABLE INITIALLY DEFERRED"
+                f" FOR EACH ROW EXECUTE FUNCTION {name}_talks()"
+            )
+        await orders.publish(None, 1)
+        await all_done(orders)
+        (letter,) = (await orders.letters()).letters
+
+    assert "no no no" in letter.error
+    assert len(letter.error) < LONGEST_ERROR + 100  # a few words say how much was left out
 
 
 async def test_in_a_transaction_an_acknowledgement_that_is_not_awaited_is_a_mistake(joined: Mainspring) -> None:

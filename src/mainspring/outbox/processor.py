@@ -17,12 +17,13 @@ from msgspec import structs
 from mainspring.clock import Clock
 from mainspring.core.outbox import Delivery, Order, Trouble, Verdict, begin_next, release, width_of
 from mainspring.errors import LeaseLost, NodeGone, StoreError, StoreUnavailable
-from mainspring.outbox.caller import Caller
+from mainspring.outbox.caller import LONGEST_ERROR, Caller
 from mainspring.outbox.definition import Handler, Mode, OutboxDefinition
 from mainspring.outbox.events import DeliveryEnded, tell
 from mainspring.outbox.message import Progress
 from mainspring.outbox.room import Room
 from mainspring.outbox.turn import Came, Draft, Turn, company, counted, ended, is_used_up, left_behind
+from mainspring.runtime.call import storable
 from mainspring.runtime.events import Events, log
 from mainspring.runtime.keeper import Membership
 from mainspring.stores.outbox import NewLetter, Outboxes, PartitionView, Stride
@@ -280,7 +281,7 @@ class Processor:
                 progress.reset()  # once it is back, the same is delivered again, unless it was committed
                 raise
             self._doubtful = None
-            trouble = progress.trouble or Trouble(f"{type(error).__name__}: {error}")
+            trouble = progress.trouble or Trouble(storable(f"{type(error).__name__}: {error}", LONGEST_ERROR))
             whole = replace(self._rules, by_message=False)  # everything was undone, and nobody knows who is to blame
             return await self._finish(turn, Came(trouble=trouble), whole)
         if answer is None or self._turn is not turn:

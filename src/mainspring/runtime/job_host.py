@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
+from mainspring.clock import in_a_loop
 from mainspring.core.job import State
 from mainspring.core.outcome import HostNotReady
 from mainspring.errors import HostMissing, JobCancelled, LeaseLost
@@ -89,7 +90,7 @@ class JobHost:
         return await asyncio.wrap_future(self._hand_over(service, *args))  # an `async def` in a thread has its own loop
 
     def _wait_for(self, service: str, *args: object) -> Any:  # noqa: ANN401 - the program's own
-        if _in_a_loop():
+        if in_a_loop():
             raise RuntimeError(
                 f"{service}_sync would block the event loop of this thread; write `await ctx.host.{service}(…)`"
             )
@@ -150,11 +151,3 @@ class JobHost:
         given_back = min(job.lease - job.attempt, 10)  # the leases that were no attempts
         delay = min(LATER, SOON * 2 ** max(0, given_back))
         raise HostNotReady(delay, str(missing), missing.code) from missing
-
-
-def _in_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
