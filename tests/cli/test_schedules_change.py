@@ -17,6 +17,8 @@ from mainspring.stores.records import Look
 from tests.cli.conftest import Shop, cli
 from tests.cli.schedules_shop import declare, pass_over, plan, planner
 
+pytestmark = pytest.mark.slow
+
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 

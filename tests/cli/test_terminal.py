@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.conftest import WITHOUT_RICH, Shop, on_terminal
 
+pytestmark = pytest.mark.slow
+
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 LONG = "a_task_with_a_rather_long_name"
 

@@ -243,6 +243,7 @@ async def test_what_was_cancelled_is_deleted(app: Mainspring, graph: Graph) -> N
     assert (mirror.deleted, mirror.errors) == (1, 0)
 
 
+@pytest.mark.slow
 async def test_what_control_cancelled_is_deleted_from_the_graph(graph: Graph, virtual_time: VirtualTime) -> None:
     """Declared in code or added at run time: both are gone from the graph, and stay so over a restart."""
     store = MemoryStore(clock=virtual_time.clock)

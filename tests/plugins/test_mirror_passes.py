@@ -214,6 +214,7 @@ async def test_passes_that_take_long_leave_the_store_alone_nine_tenths_of_the_ti
 # Trouble.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["fails", "hangs", "loses answers"])
 async def test_trouble_with_the_graph_slows_and_fails_no_job(
     how: str, app: Mainspring, graph: Graph, caplog: pytest.LogCaptureFixture

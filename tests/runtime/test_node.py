@@ -302,6 +302,7 @@ async def test_a_body_that_does_not_stop_is_abandoned_and_keeps_its_place(bench:
     assert node.events.counts["abandoned"] == 1
 
 
+@pytest.mark.slow
 async def test_a_job_that_snoozes_comes_again_without_an_attempt_counted(bench: Bench) -> None:
     @bench.app.task(name="work", retry=Retry.none())
     async def work(ctx: Context) -> int:
@@ -343,6 +344,7 @@ async def test_a_node_runs_one_suspect_at_a_time_and_no_neighbour_becomes_poison
     assert most == 1
 
 
+@pytest.mark.slow
 async def test_a_job_of_a_task_that_nobody_knows_fails_after_the_grace_time_and_not_before(bench: Bench) -> None:
     elsewhere = Mainspring(store=bench.store.as_store, clock=bench.time.clock)
 

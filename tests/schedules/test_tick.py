@@ -82,6 +82,7 @@ async def told(app: Mainspring) -> list[Any]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(plans=plans, outage=outages)
 def test_a_tick_at_an_interval_makes_the_same_of_every_slot(

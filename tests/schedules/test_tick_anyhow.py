@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from math import floor
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -156,6 +157,7 @@ async def told(app: Mainspring) -> list[tuple[object, ...]]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(begin=instants, plans=plans, halt=halts)
 def test_every_slot_has_the_same_fate_at_an_interval_and_by_deadline(

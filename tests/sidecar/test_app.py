@@ -81,6 +81,7 @@ class Shop:
         return app
 
 
+@pytest.mark.slow
 async def test_a_declared_schedule_goes_on_over_restarts(tmp_path: Path, virtual_time: VirtualTime) -> None:
     shop = Shop(tmp_path, virtual_time)
     for _ in range(4):

@@ -49,6 +49,7 @@ async def test_a_failing_assertion_says_what_was_there(memory_app: Mainspring) -
         await assert_not_enqueued(memory_app, resize)
 
 
+@pytest.mark.slow
 async def test_drain_runs_what_is_due_and_what_that_brings_about(memory_app: Mainspring) -> None:
     said: list[str] = []
 
