@@ -29,7 +29,7 @@ demo: ## see it at work
 	@.venv/bin/mainspring demo $(ARGS)
 
 # Being measured costs the tests two thirds more; so only those of core/ are, which have to reach all of it by themselves.
-test: ## run everything that can be tested on this machine; says what cannot (under 15 minutes)
+test: ## run everything that can be tested on this machine; says what cannot (about 20 minutes)
 	$(setup) test,docs
 ifeq ($(strip $(ARGS)),)
 	@$(run) coverage erase
