@@ -42,7 +42,7 @@ else
 	@$(run) pytest $(spread) $(ARGS)
 endif
 
-check: ## format, lint, types and the fast tests, as before a commit (under 2 minutes)
+check: ## format, lint, types and the fast tests, as before a commit (about 2 minutes)
 	$(setup) dev
 	@$(run) ruff format --check --quiet .
 	@$(run) ruff check --quiet .

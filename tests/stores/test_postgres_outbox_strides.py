@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -172,7 +173,7 @@ async def test_a_step_whose_answer_was_lost_counts_as_accepted(
         assert len(found) == with_letter
 
 
-@pytest.mark.parametrize("verb", ["discard", "replay"])
+@pytest.mark.parametrize("verb", ["discard", "replay", "take"])
 @on_real_time
 async def test_letters_whose_answer_was_lost_are_not_followed_by_others(own_postgres: Server, verb: str) -> None:
     """Done again it would take the next ones: `limit` letters are meant, not as many as there were tries."""
@@ -189,24 +190,27 @@ async def test_letters_whose_answer_was_lost_are_not_followed_by_others(own_post
             store = PostgresStore(wire.dsn(), schema=schema, timeout="2s", listen=False)
             await store.open()
 
+            def cut() -> None:
+                wire.cut()
+                wire.heal()
+
             async def lose() -> None:
                 wire.hang(answers_only=True)
-                asyncio.get_running_loop().call_later(0.3, wire.cut)
-                asyncio.get_running_loop().call_later(0.4, wire.heal)
+                asyncio.get_running_loop().call_later(0.3, cut)
 
+            which = LetterFilter(outbox=NAME)
             try:
                 with pytest.raises(StoreUnavailable):
                     if verb == "discard":
-                        await staged(
-                            store.discard_letters(LetterFilter(outbox=NAME), 1), after_outbox_letters_discard=lose
-                        )
+                        await staged(store.discard_letters(which, 1), after_outbox_letters_discard=lose)
+                    elif verb == "replay":
+                        await staged(store.replay_letters(which, 1), after_outbox_letters_replay=lose)
                     else:
-                        await staged(
-                            store.replay_letters(LetterFilter(outbox=NAME), 1), after_outbox_letters_replay=lose
-                        )
+                        within = timedelta(minutes=5)
+                        await staged(store.take_letters(which, within, 1), after_outbox_letters_take=lose)
             finally:
                 await store.close()
-            left = (await node.store.letters(LetterFilter(outbox=NAME))).letters
+            left = (await node.store.letters(which)).letters
             assert len(left) == 1
 
 
