@@ -25,11 +25,11 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
 
 demo: ## see it at work
-	$(setup) rich
+	$(setup) dashboard,rich
 	@.venv/bin/mainspring demo $(ARGS)
 
 # Being measured costs the tests two thirds more; so only those of core/ are, which have to reach all of it by themselves.
-test: ## run everything that can be tested on this machine; says what cannot (about 20 minutes)
+test: ## run everything that can be tested on this machine; says what cannot (about 25 minutes)
 	$(setup) test,docs
 ifeq ($(strip $(ARGS)),)
 	@$(run) coverage erase
@@ -42,7 +42,7 @@ else
 	@$(run) pytest $(spread) $(ARGS)
 endif
 
-check: ## format, lint, types and the fast tests, as before a commit (about 2 minutes)
+check: ## format, lint, types and the fast tests, as before a commit (about 3 minutes)
 	$(setup) dev
 	@$(run) ruff format --check --quiet .
 	@$(run) ruff check --quiet .

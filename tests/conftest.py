@@ -8,6 +8,7 @@ and so is a test that skips itself for any reason of its own.
 import importlib.util
 import os
 import shutil
+import signal
 import sys
 import time
 from collections import Counter
@@ -29,10 +30,13 @@ pytest_plugins = ["tests.servers.fixtures"]
 settings.register_profile("mainspring", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mainspring")
 
+# What a shell starts in the background ignores Ctrl-C, and so does everything that it starts; tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 SERVERS = {"postgres", "own_postgres", "oldest_postgres"}
 """Fixtures that start one."""
 
-TWICE_TOLD = {"schedules", "plugins", "jobs", "app", "outbox"}
+TWICE_TOLD = {"schedules", "plugins", "jobs", "app", "outbox", "web", "integrations"}
 """Folders of stories about the whole, each told on several stores; what stores must do themselves is in others."""
 NO_CALL = SimpleNamespace(params={})
 

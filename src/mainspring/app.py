@@ -28,9 +28,11 @@ from mainspring.client.lock import NamedLock
 from mainspring.client.nodes import NodeOptions, node_settings
 from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue
 from mainspring.client.outbox import Outboxes
+from mainspring.client.overview import Overview
 from mainspring.client.plans import ScheduleOptions, plan_of
 from mainspring.client.plugin import Plugin
 from mainspring.client.plugins import Grant, Plugins
+from mainspring.client.readiness import Health
 from mainspring.client.schedules import Schedules
 from mainspring.client.services import ServiceFunction, ServiceOptions, declare_service
 from mainspring.client.upkeep import ID as UPKEEP
@@ -56,6 +58,8 @@ from mainspring.supervise.directive import Directive
 from mainspring.task import Declarer, Task
 
 if TYPE_CHECKING:
+    from mainspring.client.measuring import Measured
+    from mainspring.outbox.caller import Around
     from mainspring.plugins.mirror import Mirror
     from mainspring.plugins.sinks import CypherSink
     from mainspring.runtime.events import Listener
@@ -103,6 +107,7 @@ class Mainspring:
         self.schedules: Final = Schedules(self._connection, self._made, self._own)
         self.breakers: Final = Breakers(self._connection)
         self.outbox: Final = Outboxes(self._connection)
+        self.overview: Final = Overview(self._connection)
         self._planned = Planned(owner=owner or "app", owner_is_given=owner is not None, release=release or "")
         self._tasks: dict[Name, Task[..., Any]] = {}
         self._services: dict[Name, ServiceDefinition] = {}
@@ -112,6 +117,7 @@ class Mainspring:
         self._nodes: weakref.WeakSet[Node] = weakref.WeakSet()
         self._connection.on_cancel = self._cancel_here
         self.host: Final = Host(self._connection.guard)
+        self.health: Final = Health(self._connection, lambda: tuple(self._nodes))
         self._upkeep = upkeep
         self.plugins: Final = Plugins(
             self._connection,
@@ -221,6 +227,12 @@ class Mainspring:
         )
         store = await self._connection.store()
         return await store.list_jobs(which, limit=limit, after=after)
+
+    async def measure(self) -> "Measured":
+        """Read what is measured of the store as a whole: how much waits and runs, who is there, what lags behind."""
+        from mainspring.client.measuring import measure  # noqa: PLC0415 - only programs that are watched load it
+
+        return await measure(await self._connection.store())
 
     # Schedules.
 
@@ -355,6 +367,16 @@ class Mainspring:
         self._connection.guard.steer("app.listener")
         self._listeners.append(listener)
         return listener
+
+    def traced_by(self, traceparent: Callable[[], str | None], *, deliveries: "Around | None" = None) -> None:
+        """Have a function say which span the running code is in: what is enqueued or published keeps that.
+
+        `deliveries` makes, for some messages, what the handler of their outbox is called in: a span.
+        """
+        self._connection.guard.steer("app.traced_by")
+        DeclarationError.unless("tracing", [(self._connection.trace is None, "the app is instrumented already")])
+        self._connection.trace = traceparent
+        self._connection.around_deliveries = deliveries
 
     def lock(self, name: str, *, ttl: Duration = "30s", timeout: Duration | None = None) -> NamedLock:
         """Make a lock that all programs on the store share by its name; `timeout` limits the wait for it."""

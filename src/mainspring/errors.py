@@ -17,6 +17,10 @@ MainspringError
 ├── UnknownSchedule         no schedule is kept under that name
 ├── UnknownBreaker          the task of that name has no breaker
 ├── UnknownOutbox           no outbox is kept under that name
+├── UnknownQueue            no job, task or node has to do with a queue of that name
+├── UnknownNode             no node is known under that id
+├── NoAnswer                a node has not carried out an order in the time that was waited for (also a TimeoutError)
+├── NoOverview              the store does not keep what is asked for as a whole
 ├── Conflict                a unique key is taken by another job
 ├── LeaseLost               the attempt no longer holds its job; nothing it writes counts
 ├── JobGone                 a job is not there: never was, was deleted, or is past its retention
@@ -304,6 +308,56 @@ class UnknownOutbox(MainspringError):
         if self.did_you_mean:
             return f"there is no outbox {self.name!r} in this store; did you mean {self.did_you_mean!r}?"
         return f"there is no outbox {self.name!r} in this store; the first message, or a node that handles it, makes it"
+
+
+class UnknownQueue(MainspringError):
+    """No job, task or node has to do with a queue of this `name`; `did_you_mean` is the nearest that is known."""
+
+    def __init__(self, name: str, did_you_mean: str = "") -> None:
+        super().__init__(name, did_you_mean)
+        self.name = name
+        self.did_you_mean = did_you_mean
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.did_you_mean!r}?" if self.did_you_mean else ""
+        return f"no queue is named {self.name!r}{hint}"
+
+
+class UnknownNode(MainspringError):
+    """No node is known under this id, `name`; `did_you_mean` is the nearest that is."""
+
+    def __init__(self, name: str, did_you_mean: str = "") -> None:
+        super().__init__(name, did_you_mean)
+        self.name = name
+        self.did_you_mean = did_you_mean
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.did_you_mean!r}?" if self.did_you_mean else ""
+        return f"no node has the id {self.name!r}{hint}"
+
+
+class NoAnswer(MainspringError, TimeoutError):
+    """The node `node` has not carried out an order within `seconds`. It may do so later."""
+
+    def __init__(self, node: str, seconds: float) -> None:
+        super().__init__(node, seconds)
+        self.node = node
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"{self.node} has not answered within {self.seconds:g} s; the order stays open"
+
+
+class NoOverview(MainspringError):
+    """The store `store` does not play the role `Overview`, which `what` needs."""
+
+    def __init__(self, store: str, what: str) -> None:
+        super().__init__(store, what)
+        self.store = store
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.store} has no {self.what}; stores in SQLite, PostgreSQL and memory have"
 
 
 class LeaseLost(MainspringError):

@@ -93,3 +93,9 @@ def ordered(name: str, number: int, born: datetime) -> UUID:
     chance = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") & ((1 << 54) - 1)
     count = (number & 0xFFFFF) << 54 | chance
     return UUID(int=moment << 80 | _VERSION | (count >> 62) << 64 | _VARIANT | count & ((1 << 62) - 1))
+
+
+def number_in(id_: UUID) -> int:
+    """Read the end of the number, its last 20 bits, of an id that `ordered` made; any other id has one by chance."""
+    count = (id_.int >> 64 & 0xFFF) << 62 | id_.int & ((1 << 62) - 1)
+    return count >> 54

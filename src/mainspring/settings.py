@@ -35,6 +35,9 @@ class NodeSettings:
     tick: Duration | None = None
     """How often to look for slots that have come, such as every "100ms"; None: when the next one comes."""
 
+    overview: bool = True
+    """Whether it counts and reports for people who look at the store as a whole, where the store keeps that."""
+
     def __post_init__(self) -> None:
         DeclarationError.unless("node", self._requirements())
 

@@ -83,7 +83,8 @@ class Enqueuer(Generic[P, R]):
                 raise
             advice = f"options go before it: .using({misfit.path}=…).enqueue(…)"
             raise PayloadError(misfit.subject, misfit.path, f"{misfit.problem}; {advice}") from None
-        return self._pattern.job(payload, self._connection.clock.now())
+        connection = self._connection
+        return self._pattern.job(payload, connection.clock.now(), connection.traceparent())
 
     def _checked(self, calls: Iterable[Call[R]]) -> list[NewJob]:
         calls = list(calls)

@@ -78,6 +78,7 @@ def test_everything_can_be_said(app: Mainspring) -> None:
         retention=Retention(failed=timedelta(days=30)),
         loss_limit=5,
         payload_limit=100,
+        redact="iban",
     )(enlarge).definition
 
     assert definition.name == Name("", "photos.resize")
@@ -90,6 +91,7 @@ def test_everything_can_be_said(app: Mainspring) -> None:
     assert [limit.keys for limit in definition.limits] == [(), ("photo", "width")]
     assert definition.retention == Retention(failed=timedelta(days=30))
     assert definition.loss_limit == 5
+    assert definition.redact == ("iban",)
     assert definition.arguments.envelope.limit == definition.result.envelope.limit == 100
     assert definition.reference == f"{__name__}:enlarge"
 
@@ -120,6 +122,7 @@ def test_every_problem_of_a_declaration_is_told_at_once(app: Mainspring) -> None
         keep="1d",
         loss_limit=True,
         payload_limit=-1,
+        redact=7,
         prioritty=3,
     )
 
@@ -136,6 +139,7 @@ def test_every_problem_of_a_declaration_is_told_at_once(app: Mainspring) -> None
         "retention: '1d': write Retention(",
         "loss_limit: True: a number of at least 1",
         "payload_limit: -1: a number of at least 1",
+        "redact: 7: give some text",
         "there is no option 'prioritty'; did you mean 'priority'?",
     ):
         assert problem in found

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import re
 import signal
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from mainspring import Fail, Mainspring, Message
+from mainspring.client.measuring import Measured
 from tests.cli.conftest import cli, until
 from tests.cli.postgres_shop import ServerShop, shop_on
 from tests.servers.postgres import Server, new_server
@@ -63,6 +66,27 @@ def test_jobs_are_listed_shown_retried_cancelled_and_deleted(shop: ServerShop) -
         assert said(shop, "jobs", "list") == ["No such jobs."]
         worker.signal()
         assert worker.ends() == 0
+
+
+def test_it_is_watched_by_top_by_kubelets_and_by_prometheus(shop: ServerShop) -> None:
+    napping = shop.enqueue("nap", 60)
+    with shop.worker("--health", "0", "--grace", "0s") as worker:
+        (address,) = re.findall(r"are at (http://\S+)", worker.says("are at http"))
+        until(lambda: shop.job(napping)["state"] == "running")
+        with urlopen(f"{address}/readyz") as answer:  # noqa: S310 - our own
+            assert [check["name"] for check in json.load(answer)["checks"]] == ["store", "node"]
+        (frame,) = shop.lines("top")
+        assert [node["running"] for node in frame["nodes"]] == [1]
+        assert [job["id"] for job in frame["running"]] == [napping]
+        measured = asyncio.run(measure(shop))
+        assert (measured.alive, measured.running, measured.places, measured.late) == (1, 1, 20, 0)
+        worker.signal()
+        assert worker.ends() == 0
+
+
+async def measure(shop: ServerShop) -> Measured:
+    async with Mainspring(shop.url) as app:
+        return await app.measure()
 
 
 def test_queues_are_paused_by_a_name_and_for_a_reason(shop: ServerShop) -> None:

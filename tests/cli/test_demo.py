@@ -5,15 +5,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 from uuid import UUID
 
 import msgspec
 import pytest
 
 from mainspring.cli.demo.events import Moment, Watcher, changes
+from mainspring.cli.demo.fates import FATES
 from mainspring.cli.demo.story import Story
 from mainspring.cli.demo.view import table
 from mainspring.core.backoff import Backoff
@@ -21,7 +24,7 @@ from mainspring.core.job import Cause, Job, JobId, NodeId, State
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError
 from mainspring.stores.records import JobView, NodeRecord, NodeView, Process, Progress
-from tests.cli.conftest import WITHOUT_RICH, cli, environment, on_terminal
+from tests.cli.conftest import WITHOUT_RICH, cli, environment, on_terminal, until
 
 MAINSPRING = [sys.executable, "-W", "error", "-m", "mainspring"]
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -47,7 +50,8 @@ def test_the_demo_ends_by_itself_and_its_last_words_are_true(tmp_path: Path) -> 
     assert (done.returncode, done.stderr) == (0, "")
     assert time.monotonic() - began < 60
     url = done.stdout.split("--url ")[1].strip()
-    jobs = [shown for job in lines(url, "jobs", "list", "--limit", "1000") for shown in shown_of(url, job)]
+    listed = [job for job in lines(url, "jobs", "list", "--limit", "1000") if job["task"] in FATES]
+    jobs = [shown for job in listed for shown in shown_of(url, job)]
     text = done.stdout
 
     def events(*tasks: str) -> list[str]:
@@ -117,11 +121,98 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly() -> None:
 def test_it_can_be_watched_on_a_terminal(columns: int, code: str) -> None:
     if not code:
         pytest.importorskip("rich")
-    written, ended = on_terminal("demo", "--seconds", "3", columns=columns, code=code)
+    written, ended = on_terminal("demo", "--seconds", "3", "--no-stay", columns=columns, code=code)
     assert ended == 0, written
     assert "None is lost." in " ".join(written.split())
     assert ("FATE" in written) == (code == "")
     assert "Traceback" not in written
+    assert "Watch it in a browser: http://127.0.0.1:" in written
+    assert "it ends by itself" in written
+    assert "--stay" in written
+
+
+WITHOUT_UVICORN = (
+    "import sys; sys.modules['uvicorn'] = None; from mainspring.cli import main; main(prog_name='mainspring')"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "hints"),
+    [([*MAINSPRING, "demo", "--no-dashboard"], 0), ([sys.executable, "-c", WITHOUT_UVICORN, "demo"], 1)],
+    ids=["not wanted", "not installed"],
+)
+def test_without_the_dashboard_there_is_the_story_alone(tmp_path: Path, command: list[str], hints: int) -> None:
+    done = subprocess.run(
+        [*command, "--seconds", "3", "--keep"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment({"TMPDIR": str(tmp_path)}),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "http://" not in done.stdout
+    assert done.stdout.count("pip install 'mainspring[dashboard]'") == hints
+    tasks = {job["task"] for job in lines(done.stdout.split("--url ")[1].strip(), "jobs", "list", "--limit", "1000")}
+    assert tasks <= set(FATES)
+
+
+class Shown:
+    """What the demo's dashboard answers."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def page(self, path: str) -> str:
+        with urlopen(f"{self._address}{path}", timeout=30) as answer:  # noqa: S310 - the demo has told it
+            return str(answer.read(), "utf-8")
+
+    def look(self, what: str) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(self.page(f"api/v1/{what}"))
+        return found
+
+    def comes(self, what: str, fits: Callable[[dict[str, Any]], object]) -> None:
+        until(lambda: fits(self.look(what)), lambda: self.look(what), seconds=60)
+
+
+def look_around(process: "subprocess.Popen[str]") -> None:
+    assert process.stdout
+    while not (found := re.search(r"browser: (http://127\.0\.0\.1:\d+/)$", process.stdout.readline())):
+        pass
+    shown = Shown(found[1])
+    for page in ("", "jobs"):
+        assert "<h1>" in shown.page(page)
+    while "The dashboard stays at" not in process.stdout.readline():
+        pass
+    shown.comes("queues/list", lambda said: any(one["paused"] and one["waiting"] for one in said["queues"]))
+    shown.comes("queues/list", lambda said: any(one["limit"] != one["declared"] for one in said["rules"]))
+    shown.comes("schedules/list", lambda said: {"on", "paused"} <= set(said["standing"].values()))
+    shown.comes("schedules/show?name=exchange-rates", lambda said: said["runs"])
+    shown.comes("outboxes/letters?outbox=orders", lambda said: said["letters"])
+    shown.comes("breakers/show?task=payment.charge", lambda said: said["changes"])
+    shown.comes("services/list", lambda said: any(one["service"]["error"] for one in said["services"]))
+    shown.comes("services/list", lambda said: any(one["service"]["is_singleton"] for one in said["services"]))
+    shown.comes("plugins/list", lambda said: "thumbnails" in {one["name"] for one in said["plugins"]})
+    shown.comes("audit/list", lambda said: {"queues.pause", "jobs.retry"} <= {one["action"] for one in said["entries"]})
+    shown.comes("jobs/list?tag=album", lambda said: any(one["facts"]["parent"] for one in said["jobs"]))
+    shown.comes("jobs/list?state=failed&task=mail.send", lambda said: said["jobs"])
+    shown.comes("overview", lambda said: said["tasks"] and said["errors"])
+
+
+@pytest.mark.slow
+def test_every_page_of_its_dashboard_has_something_to_show(tmp_path: Path) -> None:
+    elsewhere = environment({"TMPDIR": str(tmp_path)})
+    with subprocess.Popen(
+        [*MAINSPRING, "demo", "--seconds", "3", "--stay"], stdout=subprocess.PIPE, text=True, env=elsewhere
+    ) as process:
+        try:
+            look_around(process)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    assert list(tmp_path.iterdir()) == []
 
 
 # The words, one by one.

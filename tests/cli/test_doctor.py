@@ -16,9 +16,10 @@ from mainspring import Every, Mainspring
 from mainspring.cli.doctor.content import QUICKLY, integrity
 from mainspring.cli.doctor.finding import Finding, Level
 from mainspring.cli.doctor.here import clock, sqlite_version
-from mainspring.cli.doctor.life import doorbell, live_nodes
+from mainspring.cli.doctor.life import doorbell
 from mainspring.cli.doctor.place import disk, file_system, kind_of, place
-from mainspring.cli.nodes import standing
+from mainspring.client.health.work import live_nodes
+from mainspring.client.standing import standing
 from mainspring.core.job import NodeId
 from mainspring.runtime.process import this_process
 from mainspring.stores.records import NodeRecord, NodeView, Process

@@ -105,6 +105,7 @@ def test_everything_about_a_job_is_shown(shop: Shop) -> None:
         f"job        {fail}\n",
         "task       fail\n",
         "state      failed (exhausted)\n",
+        "why        It raised an error or took too long in its only attempt.\n",
         "queue      mail, priority 50\n",
         "tries      1 of 1\n",
         "arguments  {}\n",

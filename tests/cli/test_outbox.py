@@ -304,7 +304,7 @@ def test_the_doctor_is_content_with_messages_that_were_just_published(shop: Shop
 
 def test_the_doctor_tells_of_messages_that_nobody_delivers(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(shop, message(1), message(2))
-    monkeypatch.setattr("mainspring.cli.doctor.messages.UNHANDLED", timedelta(0))
+    monkeypatch.setattr("mainspring.client.health.messages.UNHANDLED", timedelta(0))
     (told,) = examined(shop)
     assert told.startswith("fail  outbox       nobody delivers 2 messages of orders/0; the oldest is of ")
 
@@ -319,5 +319,5 @@ def test_the_doctor_tells_of_a_partition_that_keeps_failing(shop: Shop) -> None:
 def test_the_doctor_tells_of_a_partition_that_is_far_behind(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(shop, message(1), message(2))
     stands(shop, Stand(revision=1, cursor=1, holder=ME, given=1), held=True)
-    monkeypatch.setattr("mainspring.cli.doctor.messages.LATE", timedelta(0))
+    monkeypatch.setattr("mainspring.client.health.messages.LATE", timedelta(0))
     assert any("1 message waits in orders/0" in line for line in examined(shop))

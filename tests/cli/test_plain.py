@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from mainspring.cli.plain import plain
+from mainspring.client.causes import why
 from mainspring.core.backoff import Backoff
 from mainspring.core.job import Cause, Job, JobId, NodeId, State
 from mainspring.core.names import Name
@@ -43,10 +44,11 @@ def read(value: object) -> dict[str, object]:
 def test_a_job_stands_at_the_top_of_its_view_under_the_names_of_its_fields() -> None:
     view = JobView(job=JOB, payload=b'{"v":1,"args":{"photo":7}}', enqueued_at=NOON, facts=Facts(tags=("a",)))
     found = read(view)
-    assert set(found) == (set(Job.__struct_fields__) | set(JobView.__struct_fields__)) - {"job"}
+    assert set(found) == (set(Job.__struct_fields__) | set(JobView.__struct_fields__)) - {"job"} | {"why"}
     assert found["id"] == str(ID)
     assert found["task"] == "billing:invoices.send"
     assert (found["state"], found["cause"]) == ("failed", "poison")
+    assert found["why"] == why(JOB)
     assert found["run_at"] == "2026-01-01T12:00:00Z"
     assert found["payload"] == {"v": 1, "args": {"photo": 7}}
     assert found["facts"] == {"tags": ["a"], "parent": None, "owner": None, "traceparent": None, "slot": None}

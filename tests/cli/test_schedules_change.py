@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from mainspring import Cron, Every, Manual
 from mainspring.cli import main
 from mainspring.cli.schedules_run import Progress
-from mainspring.cli.schedules_words import placed_text, standing
+from mainspring.cli.schedules_words import placed_text
+from mainspring.client.planned_words import standing
 from mainspring.core.schedule import Slot
 from mainspring.stores.records import Look
 from tests.cli.conftest import Shop, cli

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mainspring import Cron, Every
-from mainspring.cli.schedules_clocks import clock_changes, shown_slots
+from mainspring.client.clocks import clock_changes, shown_slots
 from tests.cli.conftest import Shop, cli
 from tests.cli.schedules_shop import plan
 

@@ -79,6 +79,8 @@ def test_a_group_without_a_command_answers_with_its_help() -> None:
         (("jobs", "list", "--state", "done"), "Invalid value for '--state': 'done' is not one of 'scheduled'"),
         (("jobs", "show", "7"), "mainspring jobs show: Invalid value for 'ID': '7' is not a valid UUID"),
         (("jobs", "retry"), "mainspring jobs retry: Missing argument 'ID...'"),
+        (("dashboard",), "mainspring dashboard: it needs the app: say MODULE:APP, or set $MAINSPRING_APP"),
+        (("worker",), "mainspring worker: it needs the app: say MODULE:APP, or set $MAINSPRING_APP"),
         (("worker", "a:b", "--grace", "soon"), "Invalid value for '--grace': 'soon' is no valid duration"),
         (("worker", "a:b", "--processes", "0"), "Invalid value for '--processes': 0 is not in the range"),
         (("worker", "a:b", "--lease", "0.1s"), "a lease under half a second cannot be kept"),

@@ -1,14 +1,19 @@
 """How times, numbers and tables read."""
 
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.cli.schedules_words import paused_text
 from mainspring.cli.table import GAP, SMALLEST, Column, fit, lines
-from mainspring.cli.words import ago, count, length, size
+from mainspring.client.causes import why
+from mainspring.client.planned_words import paused_text
+from mainspring.client.words import ago, count, length, size
+from mainspring.core.backoff import Backoff
+from mainspring.core.job import Cause, Job, JobId, State
+from mainspring.core.names import Name
 from mainspring.core.schedule import CANCELLED, Paused
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -96,3 +101,37 @@ def test_a_schedule_that_was_cancelled_is_not_said_to_be_paused_by_that_word() -
     paused = Paused(at=now - timedelta(minutes=3), by=CANCELLED, reason="it was cancelled")
     assert paused_text(paused, now) == "cancelled 3 min ago; mainspring control add brings it back"
     assert paused_text(Paused(at=paused.at, by="ada", reason="moves"), now) == "since 3 min, by ada: moves"
+
+
+def a_job(cause: Cause | None, *, attempts: int = 3, losses: int = 0) -> Job:
+    return Job(
+        id=JobId(UUID(int=1)),
+        task=Name("", "work"),
+        state=State.FAILED if cause else State.SUCCEEDED,
+        run_at=NOON,
+        backoff=Backoff.fixed("1s"),
+        max_attempts=attempts,
+        losses=losses,
+        cause=cause,
+    )
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_cause_has_a_sentence(cause: Cause) -> None:
+    sentence = why(a_job(cause)) or ""
+
+    assert sentence[0].isupper()
+    assert sentence.endswith(".")
+    assert len(sentence.split()) > 5
+
+
+def test_why_a_job_failed_is_said_with_its_own_numbers() -> None:
+    assert why(a_job(None)) is None
+    assert why(a_job(Cause.EXHAUSTED)) == "It raised an error or took too long in the last of its 3 attempts."
+    assert why(a_job(Cause.LOST, attempts=1)) == "It was running when its worker died, in its only attempt."
+    assert why(a_job(Cause.POISON, losses=3)) == (
+        "It was running when its worker died, 3 times in a row, and is not tried again by itself."
+    )
+    assert (
+        why(a_job(Cause.POISON, losses=1)) == "It was running when its worker died, and is not tried again by itself."
+    )

@@ -159,7 +159,9 @@ async def survive(url: str, fault: Callable[[], object], told: Told, *, unnotice
         views = await work.views()
     assert len(views) == len(work.enqueued)
     assert Counter(view.job.state for view in views) == {State.SUCCEEDED: len(views)}
-    assert work.runs == dict.fromkeys(work.enqueued, 1)
+    # One that was being enqueued when that was ended may have run, too, and nobody was told its name.
+    assert {job: work.runs[job] for job in work.enqueued} == dict.fromkeys(work.enqueued, 1)
+    assert max(work.runs.values()) == 1
     assert {view.job.attempt for view in views} == {1}
     told.figure(f"{len(views)} jobs; it went on {took:.2f} s after the fault was over")
     told.check(perhaps=unnoticed)

@@ -19,9 +19,11 @@ from mainspring import Breaker, Context, Every, Limit, Mainspring, Message, Rete
 from mainspring.client.declaration import TaskOptions
 from mainspring.client.nodes import NodeOptions
 from mainspring.client.options import Using
+from mainspring.client.redact import Redactor
 from mainspring.core.job import Cause, State
 from mainspring.errors import Conflict, DeclarationError, JobGone, PayloadError
 from mainspring.settings import NodeSettings
+from mainspring.stores.overview import Overview
 from tests.jobs.conftest import HOUR, Boom, Changes, Ghost, MakeStore, ended, now, until
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -266,6 +268,26 @@ async def _(app: Mainspring, _: MakeStore) -> None:
     assert ran == [1]
 
 
+@tells(NODE, "overview")
+async def _(app: Mainspring, _: MakeStore) -> None:
+    @app.task
+    async def work() -> None:
+        return
+
+    async with app:
+        for overview in (False, True):
+            async with app.node(overview=overview):
+                job = await work.enqueue()
+                await asyncio.sleep(15)
+                assert await job.state() == SUCCEEDED
+            if isinstance(app.store, Overview):  # one that is not has nothing to switch off
+                assert bool(await app.store.reports()) is overview
+                assert (
+                    bool(await app.store.tallies(timedelta(minutes=1), app.store.now() - timedelta(hours=1)))
+                    is overview
+                )
+
+
 @tells(NODE, "outbox_partitions")
 async def _(app: Mainspring, _: MakeStore) -> None:
     gauge = Gauge()
@@ -508,6 +530,19 @@ async def _(app: Mainspring, _: MakeStore) -> None:
             await work.enqueue("x" * 100)
         view = await ended(await work.using(max_attempts=1).enqueue("x" * 50))
     assert view.job.state is FAILED, "its result was too long"
+
+
+@tells(TASK, "redact")
+async def _(app: Mainspring, _: MakeStore) -> None:
+    @app.task(redact=["iban"])
+    async def pay(iban: str, user: str) -> None: ...
+
+    async with app:
+        view = await (await pay.enqueue("DE1", "anna")).refresh()
+    shown = Redactor(app.registry).whole(view)
+    assert b"DE1" in view.payload, "it is kept as it is"
+    assert b"DE1" not in shown.payload
+    assert b"anna" in shown.payload
 
 
 @tells(USING, "delay")

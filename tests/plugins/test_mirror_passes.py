@@ -19,7 +19,7 @@ from mainspring.testing.faults import FaultyStore
 from tests.plugins.mirrors import Flaky, Graph, add, add_many, an_app, held, the_mirror
 from tests.runtime.singles import Deaf
 
-pytestmark = pytest.mark.needs("ladybug")
+pytestmark = [pytest.mark.needs("ladybug"), pytest.mark.slow]
 
 
 @pytest.fixture

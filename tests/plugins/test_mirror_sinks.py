@@ -19,7 +19,7 @@ from mainspring.testing import VirtualTime
 from tests.plugins.bolt import BoltServer
 from tests.plugins.mirrors import Graph, add, held
 
-pytestmark = pytest.mark.needs("ladybug")
+pytestmark = [pytest.mark.needs("ladybug"), pytest.mark.slow]
 
 NASTY = ["it's", 'say"so"', "back\\slash\\", "ünï-✓-😀", "x'})/**/DETACH/**/DELETE/**/j//"]
 

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from mainspring.cli.outbox import outbox
-from mainspring.cli.outbox_lag import Lag
+from mainspring.client.lags import Lag
 from mainspring.client.letters import Which
 from mainspring.client.outbox import Outbox
 from mainspring.core.outbox import LARGEST_PAYLOAD, Verdict

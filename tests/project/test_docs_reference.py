@@ -12,7 +12,9 @@ import pytest
 
 from mainspring import Context, JobHandle, Mainspring, Task, errors
 from mainspring.client.declaration import TaskOptions
+from mainspring.client.look import Look
 from mainspring.client.options import Using
+from mainspring.client.overview import Overview
 from mainspring.runtime.events import StateChange
 from mainspring.settings import NodeSettings
 
@@ -137,3 +139,23 @@ def test_a_link_that_leads_nowhere_is_noticed() -> None:
     assert leads_somewhere("docs/explanation/sqlite.md#durability")
     assert not leads_somewhere("docs/explanation/sqlite.md#durabilty")
     assert not leads_somewhere("docs/explanation/sqlit.md")
+
+
+def test_every_warning_of_the_overview_is_listed() -> None:
+    """Those that only the doctor gives are not."""
+    folder = ROOT / "src/mainspring/client/health"
+    given = {
+        code
+        for path in folder.glob("*.py")
+        for code in re.findall(r'"([a-z]+_[a-z_]+|unanswered)"\)', path.read_text(encoding="utf-8"))
+    }
+    told = {code for first, *_ in rows(section("overview.md", "Warnings")) for code in names(first)}
+    assert told == given - {"schedule_unknown_task", "schedule_unreadable"}
+
+
+def test_every_field_of_a_look_is_listed() -> None:
+    assert listed("overview.md", "A look") == set(Look.__struct_fields__)
+
+
+def test_every_member_of_the_overview_is_listed() -> None:
+    assert mentioned(section("overview.md", "The overview")) >= public(Overview)

@@ -319,6 +319,15 @@ async def test_progress_stays_within_bounds(virtual_time: VirtualTime, given: fl
     assert notebook.progress == [Progress(kept)]
 
 
+async def test_progress_as_done_and_total_is_told_how_to_say_it(virtual_time: VirtualTime) -> None:
+    ctx, _ = context_of(attempt(TASK, "ann"), Notebook(), virtual_time.clock)
+
+    with pytest.raises(TypeError, match=r"takes a percentage and a text, not 10; .*: ctx.progress\(100 \* 3 / 10\)"):
+        ctx.progress(3, 10)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(TypeError, match=r"takes a percentage and a text, not None$"):
+        ctx.progress(3, None)  # type: ignore[arg-type]  # as above
+
+
 async def test_any_text_can_be_logged_and_kept(virtual_time: VirtualTime) -> None:
     notebook = Notebook()
     ctx, link = context_of(attempt(TASK, "ann"), notebook, virtual_time.clock)

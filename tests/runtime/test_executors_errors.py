@@ -1,6 +1,7 @@
 """How an error is written down, so that the next attempt and a person can read it."""
 
 import asyncio
+import pickle
 from typing import NoReturn
 
 import pytest
@@ -9,6 +10,7 @@ from mainspring import Fail, RetryIn, Snooze
 from mainspring.errors import SlotDied
 from mainspring.runtime.executors.coroutine import CoroutineExecutor
 from mainspring.runtime.executors.errors import attempt_error
+from mainspring.runtime.executors.reference import loaded
 from mainspring.testing import VirtualTime
 from tests.runtime.calling import attempt, task
 
@@ -75,9 +77,16 @@ def test_a_signal_keeps_its_reason_its_traceback_and_its_cause(signal: Exception
     error = attempt_error(raised(signal, cause=raised(KeyError("bank"))))
 
     assert error.message == "later"
-    assert error.type == f"mainspring.core.outcome.{type(signal).__name__}"
+    assert error.type == f"mainspring.{type(signal).__name__}"
+    assert f"\nmainspring.{type(signal).__name__}: " in error.traceback
     assert "KeyError: 'bank'" in error.traceback
     assert "raise error from cause" in error.traceback
+
+
+@pytest.mark.parametrize("kind", [Fail, RetryIn, Snooze])
+def test_a_signal_is_found_under_the_name_that_it_is_shown_by(kind: type[Exception]) -> None:
+    assert pickle.loads(pickle.dumps(kind)) is kind
+    assert loaded(f"{kind.__module__}:{kind.__qualname__}") is kind
 
 
 async def test_a_traceback_begins_where_the_handler_does(virtual_time: VirtualTime) -> None:

@@ -69,7 +69,7 @@ def shaky(faulty: FaultyStore, virtual_time: VirtualTime) -> Mainspring:
     [
         ("returns", SUCCEEDED, None),
         ("raises", FAILED, "tests.schedules.conftest.Boom: the disk is full"),
-        ("refuses", FAILED, "mainspring.core.outcome.Fail: no such customer"),
+        ("refuses", FAILED, "mainspring.Fail: no such customer"),
         ("takes too long", FAILED, "TimeoutError: it ran for longer than 5 s"),
     ],
 )

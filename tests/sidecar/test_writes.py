@@ -18,7 +18,7 @@ from mainspring.testing.contract.world import FATAL, World
 from tests.sidecar.files import Disk, FaultyFiles
 from tests.sidecar.opened import Place, seen
 
-pytestmark = pytest.mark.usefixtures("virtual_time")
+pytestmark = [pytest.mark.usefixtures("virtual_time"), pytest.mark.slow]
 
 CALLS = ["create", "write", "sync", "close", "rename", "sync_folder"]
 

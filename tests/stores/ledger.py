@@ -27,6 +27,8 @@ class Ledger:
     def __init__(self) -> None:
         self.there: set[JobId] = set()
         self._leases: set[tuple[JobId, int]] = set()
+        self.limits: dict[str, int] = {}
+        """What an operator has said of queues, in place of what is declared."""
         self._gates: dict[tuple[Scope, str], Gate] = {}
         self._spent: dict[Passage, datetime] = {}
         self._taken: dict[Place, tuple[NodeId, tuple[Passage, ...]]] = {}
@@ -61,7 +63,7 @@ class Ledger:
             self._check(passage, count, now)
 
     def _check(self, passage: Passage, starts: int, now: datetime) -> None:
-        gate = self._gates.get((passage.scope, passage.name))
+        gate = self._gate(passage)
         if gate is None:
             return
         if gate.concurrency is not None:
@@ -121,8 +123,16 @@ class Ledger:
 
     def _gates_of(self, view: JobView) -> Iterator[tuple[Passage, Gate]]:
         for passage in passages_of(view.job, view.key):
-            if gate := self._gates.get((passage.scope, passage.name)):
+            if gate := self._gate(passage):
                 yield passage, gate
+
+    def _gate(self, passage: Passage) -> Gate | None:
+        """The gate that holds."""
+        gate = self._gates.get((passage.scope, passage.name))
+        if passage.scope is Scope.QUEUE and passage.name in self.limits:
+            rate = gate.rate if gate else None
+            return Gate(scope=Scope.QUEUE, name=passage.name, concurrency=self.limits[passage.name], rate=rate)
+        return gate
 
     def _count(self, passage: Passage) -> int:
         return sum(passage in passages for _, passages in self._taken.values())

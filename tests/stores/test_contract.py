@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.stores import outbox, port
+from mainspring.stores import outbox, overview, port
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.port import Store
 from mainspring.stores.sqlite import SqliteStore
@@ -25,6 +25,8 @@ from mainspring.testing.contract import (
     OutboxesContract,
     OutboxesInTransactionsContract,
     OutboxesOfManyWritersContract,
+    OverviewContract,
+    OverviewCostContract,
     SettableClock,
     StoreContract,
     TransactionsContract,
@@ -200,6 +202,20 @@ class TestTheUpkeepOfMemory(OnMemory, UpkeepContract): ...
 class TestTheUpkeepOfSqlite(OnSqlite, UpkeepContract): ...
 
 
+class TestTheOverviewOfMemory(OnMemory, OverviewContract): ...
+
+
+class TestTheOverviewOfSqlite(OnSqlite, OverviewContract): ...
+
+
+@pytest.mark.slow
+class TestTheCostOfTheOverviewOfMemory(OnMemory, OverviewCostContract): ...
+
+
+@pytest.mark.slow
+class TestTheCostOfTheOverviewOfSqlite(OnSqlite, OverviewCostContract): ...
+
+
 @pytest.mark.slow
 class TestTheCostOfMemory(OnMemory, CostContract): ...
 
@@ -219,11 +235,13 @@ CONTRACTS = (
     OutboxesContract,
     OutboxesInTransactionsContract,
     OutboxesOfManyWritersContract,
+    OverviewContract,
+    OverviewCostContract,
 )
 
 
 def functions() -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for module in (port, outbox):
+    for module in (port, outbox, overview):
         for role in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
             if isinstance(role, ast.ClassDef):
                 yield from (one for one in role.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))

@@ -9,6 +9,8 @@ from mainspring.testing.contract import (
     CostContract,
     LastingContract,
     LastingHarness,
+    OverviewContract,
+    OverviewCostContract,
     SettableClock,
     StoreContract,
     UpkeepContract,
@@ -73,6 +75,17 @@ class TestPostgresLasts(OnPostgres, LastingContract): ...
 
 
 class TestTheUpkeepOfPostgres(OnPostgres, UpkeepContract): ...
+
+
+class TestTheOverviewOfPostgres(OnPostgres, OverviewContract): ...
+
+
+@pytest.mark.slow
+class TestTheOverviewOfTheOldestPostgres(OnTheOldest, OverviewContract): ...
+
+
+@pytest.mark.slow
+class TestTheCostOfTheOverviewOfPostgres(OnPostgres, OverviewCostContract): ...
 
 
 @pytest.mark.slow

@@ -67,7 +67,10 @@ MAY_MULTIPLY = {
     "outbox_read": "what a chunk says, for each chunk",
     "outbox_clear_rest": "the same",
 }
-MAY_READ_ALL_THAT_RUNS = {"places_of_running", "view_jobs_running", "view_queues"}
+MAY_READ_ALL_THAT_RUNS = {
+    *("places_of_running", "view_jobs_running", "view_queues"),
+    *("search_running", "search_lanes", "search_by_key", "census_rest"),
+}
 # A look by one of these, all of whose first columns are given, finds one job, or what belongs to one.
 BY_ONE = {
     "jobs_pkey": ("id",),
@@ -97,7 +100,11 @@ BY_ORDER = {
     "jobs_parked": "task",
     "history_by_id": "id",
     "jobs_pkey": "id",
-    "history_failed": "id",
+    "history_ended_badly": "state",
+    "history_by_kind": "hashtextextended",
+    "history_by_key": "hashtextextended",
+    "jobs_by_key": "hashtextextended",
+    "jobs_deferred": "state",
     "history_rest_by_time": "keep_until",
     "keys_by_spent": "spent_until",
     "unique_keys_by_time": "taken_until",
@@ -444,6 +451,7 @@ async def _planned(do: Callable[[Awaitable[Any]], Awaitable[Any]], store: Postgr
     slots = {"after_slot": now - timedelta(hours=1), "until_slot": now}
     for which in (RunFilter(), RunFilter(schedule=names[0]), RunFilter(schedule=names[0], with_job=True, **slots)):
         await do(store.runs(which))
+    await do(store.last_runs(names, limit=2))
     await do(store.due(BATCH))
     await do(store.list_schedules(limit=BATCH))
     await do(store.list_schedules(limit=BATCH, owner="owner 2"))

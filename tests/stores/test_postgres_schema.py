@@ -1,6 +1,7 @@
 # ruff: noqa: S608 -- the names in these statements are the test's own
 """A schema as it is found: new, the user's own, older, newer, foreign."""
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,6 +44,24 @@ async def test_all_that_it_makes_is_in_its_schema(postgres: Server, postgres_sch
     made = relations(postgres) - before
     assert {schema for schema, _ in made} == {postgres_schema}
     assert {"jobs", "history", "versions", "jobs_waiting", "lock_terms"} <= {name for _, name in made}
+
+
+async def test_whoever_starts_beside_one_that_migrates_waits_for_it_longer_than_for_any_other_lock(
+    postgres: Server, postgres_schema: str
+) -> None:
+    store = PostgresStore(postgres.dsn(), schema=postgres_schema, clock=SettableClock(), patience="200ms")
+    waited = "SELECT FROM pg_stat_activity WHERE wait_event = 'advisory' AND now() - query_start > '500ms'::interval"
+    with psycopg.connect(postgres.dsn()) as other:
+        other.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('mainspring migrates ' || %s, 0))", [postgres_schema]
+        )
+        opening = asyncio.ensure_future(store.open())
+        while not opening.done() and not await asyncio.to_thread(postgres.sql, waited):
+            pass
+        other.commit()
+    await opening
+    assert (await store.schema()).found == migrate.WANTED
+    await store.close()
 
 
 async def test_asking_for_the_schema_leaves_no_trace(
@@ -100,7 +119,7 @@ async def test_tables_that_serve_newer_code_only_are_left_alone(
     await store.close()
     postgres.sql(f"UPDATE {postgres_schema}.versions SET version = 99, oldest_code = 98")
 
-    with pytest.raises(SchemaError, match=r"version 99 .* 98 or later, and this one knows 4; upgrade Mainspring here"):
+    with pytest.raises(SchemaError, match=r"version 99 .* 98 or later, and this one knows 5; upgrade Mainspring here"):
         await store.open()
     assert (await store.schema()).found == 99
     assert postgres.sql(f"SELECT version, oldest_code FROM {postgres_schema}.versions") == [(99, 98)]

@@ -18,7 +18,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.sql"))
 # What grows with history or with what waits. Walking over these is for the inspector alone.
 LARGE = (
     r"(mainspring_)?(jobs|payloads|traces|attempts|log_lines|strands|unique_keys|schedules|runs"
-    r"|messages|unique_texts|texts|asides|earlier|dead_letters|letters)"
+    r"|messages|unique_texts|texts|asides|earlier|dead_letters|letters|audit|tallies)"
 )
 SCAN = re.compile(rf"SCAN {LARGE}\b(?! USING (COVERING )?INDEX mainspring_(jobs_running|dead_letters_pending)\b)")
 MAY_SCAN = {"view_waiting"}
@@ -34,6 +34,7 @@ INSERT INTO mainspring_jobs (number, id, state, lane, strand, run_at, node, keep
     (3, x'03', 'failed', 1, NULL, 1, 'a', 9);
 INSERT INTO mainspring_payloads (number, max_attempts, loss_limit, policy, enqueued_at, parent, payload) VALUES
     (1, 1, 1, '[]', 1, NULL, x''), (2, 1, 1, '[]', 1, x'01', x''), (3, 1, 1, '[]', 1, x'01', x'');
+UPDATE mainspring_payloads SET key = 'a', job = x'03' WHERE number = 3;
 INSERT INTO mainspring_traces (number) VALUES (1), (2), (3);
 INSERT INTO mainspring_attempts VALUES
     (1, 1, 1, 'a', 'raised', 1, 1, 1, NULL, ''), (3, 1, 1, 'a', 'raised', 1, 1, 1, NULL, '');
@@ -62,6 +63,10 @@ INSERT INTO mainspring_dead_letters (
 ) VALUES
     (1, 1, 1, 'order', x'', 'pending', 1, '', 1, NULL, NULL), (1, 2, 1, 'order', x'', 'reprocessing', 1, '', 1, 5, NULL),
     (2, 3, 1, 'order', x'', 'resolved', 1, '', 1, NULL, 5), (2, 4, 1, 'order', x'', 'pending', 1, '', 1, NULL, NULL);
+INSERT INTO mainspring_tallies VALUES (60, 1, 'a', x''), (60, 2, 'a', x''), (600, 1, '', x'');
+INSERT INTO mainspring_audit (at, who, action, about, outcome) VALUES
+    (1, 'me', 'jobs.retry', 'a', 'done'), (2, 'you', 'jobs.retry', 'b', 'done'),
+    (3, 'me', 'jobs.cancel', 'b', 'done'), (4, 'me', 'queues.pause', 'mail', 'done');
 ANALYZE;
 """
 # An index that is empty has no statistics, and SQLite then takes the table for a large one: other plans, other mistakes.
@@ -148,7 +153,24 @@ def test_the_last_number_is_read_and_not_looked_for(connection: sqlite3.Connecti
 
 
 def test_children_are_found_by_their_numbers(connection: sqlite3.Connection) -> None:
-    assert "SEARCH jobs USING INTEGER PRIMARY KEY" in plan(connection, statement("view_jobs_of_parent"))
+    assert "SEARCH jobs USING INTEGER PRIMARY KEY" in plan(connection, statement("search_by_parent"))
+
+
+@pytest.mark.parametrize("name", ["search_by_id", "search_by_lane", "search_by_state", "search_by_key"])
+def test_a_search_finds_places_in_the_index_alone_and_in_its_order(connection: sqlite3.Connection, name: str) -> None:
+    """Then it costs no more than what it returns, and nothing is sorted."""
+    used = plan(connection, statement(name))
+
+    assert re.fullmatch(r"SEARCH mainspring_(jobs|payloads) USING COVERING INDEX mainspring_\w+ \(.*\)", used)
+    assert "B-TREE" not in used
+
+
+@pytest.mark.parametrize("table", ["jobs", "payloads", "traces"])
+def test_what_a_search_reads_is_found_by_its_number(connection: sqlite3.Connection, table: str) -> None:
+    used = plan(connection, statement("search_read"))
+
+    assert used.startswith("SCAN wanted")
+    assert f"SEARCH {table} USING INTEGER PRIMARY KEY" in used
 
 
 def test_a_walk_over_all_jobs_would_be_found(connection: sqlite3.Connection) -> None:
@@ -162,5 +184,13 @@ def test_the_statements_of_the_hot_paths_are_there() -> None:
     hot = {"lanes_open", "strands_due", "jobs_due", "jobs_claimed", "jobs_take", "settle_success", "job_settled"}
 
     assert {"schedules_due", "schedules_next", "runs_open", "run_end", "schedule_wake", "prune_runs"} <= set(NAMES)
+    assert {
+        "search_by_id",
+        "search_by_lane",
+        "search_by_state",
+        "search_by_key",
+        "search_read",
+        "census_waiting",
+    } <= set(NAMES)
     assert {"partitions_look", "message_read", "message_add", "partition_step", "asides_due"} <= set(NAMES)
     assert hot | {"job_write", "node_renew", "job_add", "payload_add", "prune_jobs"} <= set(NAMES)

@@ -12,6 +12,7 @@ from mainspring.core.command import RetryJob
 from mainspring.core.job import Claim, NodeId, State
 from mainspring.core.outcome import Succeeded
 from mainspring.errors import SchemaError
+from mainspring.stores.overview import Overview, Search
 from mainspring.stores.records import Facts, JobFilter, JobView, Verdict
 from mainspring.stores.sqlite import SqliteStore, migrate
 from mainspring.testing import VirtualTime
@@ -21,8 +22,9 @@ from tests.stores.test_sqlite_nothing import Files
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
-VERSIONS = (1, 3)
+VERSIONS = (1, 3, 4)
 of_version_3 = pytest.mark.parametrize("version", [3], indirect=True)
+of_version_4 = pytest.mark.parametrize("version", [4], indirect=True)
 
 
 @pytest.fixture
@@ -105,7 +107,28 @@ async def test_what_the_last_version_has_left_is_there(world: World) -> None:
     assert (await plans.schedule(world)).waits
 
 
-@pytest.mark.parametrize("version", VERSIONS, indirect=True)
+@of_version_4
+async def test_what_version_4_has_left_is_there_and_found(world: World) -> None:
+    store = world.store
+    assert isinstance(store, Overview)
+    page = await store.list_jobs(JobFilter())
+    found = await store.search(Search(key="k"))
+
+    assert len(page.jobs) == 9
+    assert [view.job.queue for view in found.jobs] == ["keyed", "keyed"]
+    assert (found.looked, found.after) == (2, None)
+    for state in State:
+        of_state = [view for view in page.jobs if view.job.state is state]
+        assert (await store.search(Search(states=(state,)))).jobs == tuple(of_state)
+    assert await store.limit_queue("keyed", 1)
+    assert {rule.name: (rule.declared, rule.limit) for rule in await store.queue_rules() if not rule.paused} == {
+        "default": (4, None),
+        "keyed": (None, 1),
+    }
+    assert (await store.census(world.now)).complete
+
+
+@pytest.mark.parametrize("version", [1, 3], indirect=True)
 async def test_outboxes_can_be_kept_in_it(world: World) -> None:
     assert await outboxes.on(world).outboxes() == ()
     node = Member(NodeId("worker"), 1)
@@ -118,12 +141,12 @@ async def test_outboxes_can_be_kept_in_it(world: World) -> None:
     assert letter.message.payload == b"3"
 
 
-@of_version_3
 @pytest.mark.usefixtures("world")
-def test_code_of_the_last_version_may_go_on_with_it(path: Path) -> None:
-    """It leaves outboxes alone."""
-    with closing(sqlite3.connect(path)) as connection:
-        migrate.check("a store", migrate.found(connection), wanted=3)
+@pytest.mark.parametrize("knows", [3, 4])
+def test_code_that_does_not_know_of_operators_limits_is_told_to_stay_away(path: Path, knows: int) -> None:
+    """It would run more jobs of a queue than it may."""
+    with closing(sqlite3.connect(path)) as connection, pytest.raises(SchemaError, match=f"this one knows {knows}"):
+        migrate.check("a store", migrate.found(connection), wanted=knows)
 
 
 async def test_what_was_under_way_goes_on(world: World) -> None:

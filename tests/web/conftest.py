@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -11,8 +12,13 @@ from starlette.types import ASGIApp
 from mainspring import Mainspring, Plugin
 from mainspring.plugins import BackgroundJobs
 from mainspring.stores.memory import MemoryStore
+from mainspring.stores.port import Store
+from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
 from mainspring.web import Auth, api
+
+if TYPE_CHECKING:
+    from tests.web.world import Shop
 
 LOCAL = "127.0.0.1"
 BASE = "/api/v1"
@@ -61,6 +67,18 @@ def photos() -> Photos:
 @pytest.fixture
 def app(virtual_time: VirtualTime, photos: Photos) -> Mainspring:
     return photo_app(Mainspring(MemoryStore(clock=virtual_time.clock), clock=virtual_time.clock), photos)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def shop(request: pytest.FixtureRequest, virtual_time: VirtualTime, tmp_path: Path) -> "Shop":
+    """A shop on virtual time, in each store that is always there."""
+    from tests.web.world import declare  # noqa: PLC0415 - which needs what is here
+
+    clock = virtual_time.clock
+    store: Store = MemoryStore(clock=clock)
+    if request.param == "sqlite":
+        store = SqliteStore(tmp_path / "jobs.db", clock=clock)
+    return declare(Mainspring(store, clock=clock))
 
 
 @asynccontextmanager

@@ -11,13 +11,19 @@ import pytest
 from msgspec import Struct
 
 from mainspring import Breaker, Cron, Every
+from mainspring.client.clocks import ShownSlot
 from mainspring.client.control import Row
 from mainspring.client.plain import plain
 from mainspring.client.statements import Iterated
+from mainspring.client.timeline import Moment
+from mainspring.client.views import run_view, schedule_view, slot_view
 from mainspring.core.backoff import Backoff
 from mainspring.core.job import Cause, Job, JobId, NodeId, State
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError
+from mainspring.core.schedule import Plan, Run, Schedule, Template
+from mainspring.stores.outbox import Letter, LetterState, Message
+from mainspring.stores.overview import Entry, NewEntry
 from mainspring.stores.records import (
     AttemptView,
     BreakerView,
@@ -33,8 +39,8 @@ from mainspring.stores.records import (
     QueueView,
 )
 from mainspring.web.application import described
-from mainspring.web.control import ROUTES
 from mainspring.web.described import Described
+from mainspring.web.groups import ALL as ROUTES
 from tests.web.conftest import Ask
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -47,6 +53,18 @@ JOB = Job(
     backoff=Backoff.fixed("90s"),
     max_attempts=3,
     cause=Cause.POISON,
+)
+
+TEMPLATE = Template(task=Name("", "a"), payload=b"{}", backoff=Backoff.fixed("90s"), max_attempts=3)
+SCHEDULE = Schedule(
+    name=Name("", "nightly"),
+    plan=Plan(rule=Every("15m", start=NOON), template=TEMPLATE),
+    created_at=NOON,
+    cursor=NOON,
+    next_at=NOON,
+)
+MESSAGE = Message(
+    outbox="orders", partition=0, seq=1, number=1, payload=b"\xff", type="Order", key=None, published_at=NOON
 )
 
 
@@ -98,6 +116,12 @@ RECORDS = [
         alive=True,
     ),
     QueueView(name="mail", waiting=1, running=2, paused=Pause(at=NOON)),
+    schedule_view(Look(schedule=SCHEDULE, open=(ID,))),
+    run_view(Run(id=ID, schedule=Name("", "nightly"), decided_at=NOON)),
+    slot_view(ShownSlot(slot=NOON, local=NOON, zone="UTC")),
+    Letter(id=1, message=MESSAGE, state=LetterState.PENDING, attempts=1, error="no", failed_at=NOON),
+    Entry(id=1, at=NOON, entry=NewEntry(who="anna", action="jobs.retry")),
+    Moment(at=NOON, word="enqueued"),
     Odd(point=Point(1, 2), pair=(1, "a"), names=frozenset(), table={"a": timedelta(seconds=1)}, word="a"),
 ]
 
@@ -167,4 +191,6 @@ async def test_everything_that_the_description_refers_to_is_in_it(ask: Ask) -> N
 def test_without_starlette_it_is_said_what_to_install() -> None:
     program = "import sys; sys.modules['starlette'] = None; import mainspring; import mainspring.web"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith("mainspring.web needs Starlette: pip install 'mainspring[web]'")
+    assert done.stderr.splitlines()[-1].endswith(
+        "mainspring.web needs Starlette and Jinja2: pip install 'mainspring[dashboard]'"
+    )

@@ -5,10 +5,12 @@ from starlette.types import Receive, Scope, Send
 
 from mainspring import Mainspring
 from mainspring.errors import DeclarationError
-from mainspring.web import Identity, Password, api, must_have_auth
+from mainspring.web import Identity, Password, api, dashboard, must_have_auth
+from mainspring.web.groups import ALL
 from tests.web.conftest import BASE, Ask, client, error_of
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - to be refused
+CHANGES = [route for route in ALL if route.changes]
 ADMIN = Identity.of("anna", "admin")
 
 
@@ -38,10 +40,24 @@ async def test_a_name_that_only_leads_here_is_not(ask: Ask, asked: str) -> None:
     assert error_of(await ask("control/list", headers={"host": asked}), 403)["code"] == "closed"
 
 
-@pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip", "via", "x-forwarded-host"])
+@pytest.mark.parametrize(
+    "header", ["x-forwarded-for", "forwarded", "x-real-ip", "via", "x-forwarded-host", "x-forwarded-proto"]
+)
 async def test_who_comes_through_a_proxy_may_be_anyone(ask: Ask, header: str) -> None:
     assert error_of(await ask("control/list", headers={header: "127.0.0.1"}), 403)["code"] == "closed"
     assert (await ask("control/list", headers={header: "x"}, auth=lambda _: ADMIN)).status_code == 200
+
+
+@pytest.mark.parametrize(("version", "status"), [("1.0", 403), ("1.1", 200), ("2", 200)])
+async def test_who_speaks_as_proxies_do_may_be_anyone(app: Mainspring, version: str, status: int) -> None:
+    """As nginx has it that was told nothing: HTTP 1.0, the Host of what is behind it, and not a header more."""
+    asgi = api(app)
+
+    async def handed_on(scope: Scope, receive: Receive, send: Send) -> None:
+        await asgi({**scope, "http_version": version}, receive, send)
+
+    async with client(handed_on) as found:
+        assert (await found.get(f"{BASE}/control/list")).status_code == status
 
 
 async def test_a_socket_without_addresses_tells_nothing(app: Mainspring) -> None:
@@ -88,22 +104,53 @@ async def test_a_socket_without_addresses_tells_nothing(app: Mainspring) -> None
         ({"origin": "http://admin.example"}, False),
     ],
 )
-@pytest.mark.parametrize("action", ["add", "cancel", "run", "submit", "iterate", "flush"])
 async def test_a_change_is_asked_for_from_here_or_from_who_is_trusted(
-    ask: Ask, action: str, headers: dict[str, str], allowed: bool
+    app: Mainspring, headers: dict[str, str], allowed: bool
 ) -> None:
-    response = await ask(
-        f"control/{action}", [], headers=headers, origins=("https://admin.example",), auth=lambda _: ADMIN
-    )
-    if allowed:
-        assert error_of(response, 422)["code"] == "invalid"  # a list is no request, and was looked at
-    else:
-        assert error_of(response, 403)["code"] == "foreign_origin"
-        assert "access-control-allow-origin" not in response.headers
+    asgi = api(app, origins=("https://admin.example",), auth=lambda _: ADMIN)
+    async with client(asgi) as found:
+        for route in CHANGES:
+            response = await found.post(f"{BASE}{route.path}", json=[], headers=headers)
+            if allowed:
+                assert error_of(response, 422)["code"] == "invalid"  # a list is no request, and was looked at
+            else:
+                assert error_of(response, 403)["code"] == "foreign_origin"
+            assert not [name for name in response.headers if name.startswith("access-control")]
 
 
-async def test_who_only_looks_may_come_from_anywhere_and_no_other_page_may_read_it(ask: Ask) -> None:
-    response = await ask("control/list", headers={"origin": "http://evil.example", "sec-fetch-site": "cross-site"})
+@pytest.mark.parametrize(
+    ("headers", "allowed"),
+    [
+        ({}, True),
+        ({"origin": "http://evil.example"}, True),  # no browser that tells of no site has it answer to another
+        ({"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}, True),
+        ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, True),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, True),  # a link
+        ({"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, True),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}, False),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}, False),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "document"}, False),
+        ({"sec-fetch-site": "same-site", "sec-fetch-mode": "cors", "sec-fetch-dest": "empty"}, False),
+        ({"sec-fetch-site": "cross-site"}, False),
+        ({"sec-fetch-site": "cross-site", "origin": "https://admin.example"}, True),
+    ],
+)
+async def test_who_looks_may_follow_a_link_from_anywhere_and_no_other_page_looks_by_itself(
+    app: Mainspring, headers: dict[str, str], allowed: bool
+) -> None:
+    """It could not read the answer, but how long a search takes tells something, too."""
+    board = dashboard(app, origins=("https://admin.example",), auth=lambda _: ADMIN)
+    async with app, client(board) as found:
+        for path in (f"{BASE}/control/list", "/jobs", "/metrics"):
+            response = await found.get(path, headers=headers)
+            assert response.status_code == (200 if allowed else 403), path
+        assert (await found.head("/events", headers=headers)).status_code == (200 if allowed else 403)
+        for path in ("/healthz", "/static/app.css"):
+            assert (await found.get(path, headers=headers)).status_code == 200
+
+
+async def test_no_page_of_another_site_may_read_an_answer(ask: Ask) -> None:
+    response = await ask("control/list", headers={"origin": "http://evil.example"})
     assert response.status_code == 200
     assert not [name for name in response.headers if name.startswith("access-control")]
     assert response.headers["cache-control"] == "no-store"
@@ -111,9 +158,19 @@ async def test_who_only_looks_may_come_from_anywhere_and_no_other_page_may_read_
 
 
 @pytest.mark.parametrize(
-    "origin", ["admin.example", "https://admin.example/", "https://admin.example/x", "ftp://x", "*"]
+    "origin",
+    [
+        "admin.example",
+        "https://admin.example/",
+        "https://admin.example/x",
+        "ftp://x",
+        "*",
+        "https://Admin.example",
+        "https://admin.example:443",
+        "http://admin.example:80",
+    ],
 )
-def test_an_origin_is_scheme_and_host(origin: str) -> None:
+def test_an_origin_is_scheme_and_host_as_browsers_write_it(origin: str) -> None:
     with pytest.raises(DeclarationError, match=r"https://admin\.example\.com"):
         api(Mainspring("memory://"), origins=[origin])
 

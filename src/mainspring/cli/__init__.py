@@ -8,8 +8,10 @@ from mainspring.cli.lazy import Later
 from mainspring.cli.root import Root
 
 COMMANDS: Final = {
-    "demo": Later("mainspring.cli.demo.command:demo", "Show jobs of every fate at work, for about 20 seconds."),
+    "demo": Later("mainspring.cli.demo.command:demo", "Show jobs of every fate at work, and a dashboard."),
     "worker": Later("mainspring.cli.worker:worker", "Run the jobs of an app until told to stop."),
+    "dashboard": Later("mainspring.cli.dashboard:dashboard", "Show an app's jobs in a browser, until Ctrl-C."),
+    "top": Later("mainspring.cli.top:top", "Watch nodes, queues, tasks, running jobs and errors, live."),
     "jobs": Later("mainspring.cli.jobs:jobs", "List, show, retry, cancel, delete and enqueue jobs."),
     "schedules": Later(
         "mainspring.cli.schedules:schedules", "List, add, change, pause, run, backfill and remove schedules."

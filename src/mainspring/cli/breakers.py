@@ -10,7 +10,8 @@ from mainspring.app import Mainspring
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago, length, me
+from mainspring.cli.words import me
+from mainspring.client.words import ago, length
 from mainspring.core.breaker import Phase, PhaseChange, refusal
 from mainspring.duration import duration
 from mainspring.stores.records import BreakerView

@@ -14,10 +14,10 @@ from mainspring.cli.enqueue import json_object
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, named_app, reaches_store, source_of_app
 from mainspring.cli.root import Refusal
-from mainspring.cli.schedules_words import rule_text
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago
 from mainspring.client.control import Row
+from mainspring.client.planned_words import rule_text
+from mainspring.client.words import ago
 from mainspring.errors import MainspringError, ScheduleError, StoreError
 
 COLUMNS: Final = (

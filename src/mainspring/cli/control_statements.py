@@ -17,9 +17,9 @@ from mainspring.cli.codes import Code
 from mainspring.cli.enqueue import json_object
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, named_app
-from mainspring.cli.words import count
 from mainspring.client.plain import shown
 from mainspring.client.statements import BATCH, Iterated
+from mainspring.client.words import count
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.show import show
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago, count, length
+from mainspring.client.words import ago, count, length
 from mainspring.core.job import FINISHED, Cause, JobId, State
 from mainspring.core.names import Name
 from mainspring.errors import MainspringError, StoreUnavailable

@@ -13,7 +13,7 @@ from mainspring.cli.plain import print_json
 from mainspring.cli.reach import app_of, app_option, as_json, server_of, source_of_app, url_option
 from mainspring.cli.root import Refusal
 from mainspring.cli.sidecar import sidecar_of
-from mainspring.cli.words import count
+from mainspring.client.words import count
 from mainspring.stores.port import Store
 from mainspring.stores.records import SchemaVersion
 

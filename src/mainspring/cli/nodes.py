@@ -1,11 +1,7 @@
-"""`mainspring nodes`: who is at work, and what they are asked to do.
+"""`mainspring nodes`: who is at work, and what they are asked to do."""
 
-An order is written to the store; the node learns of it with its next renewal, a fifth of its lease time later, and within a second and a half.
-"""
-
-import asyncio
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 import click
@@ -16,15 +12,12 @@ from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.root import Refusal
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago
+from mainspring.client.orders import answered
+from mainspring.client.standing import standing
+from mainspring.client.words import ago
 from mainspring.core.job import NodeId
-from mainspring.runtime.process import is_gone
-from mainspring.stores.port import Store
-from mainspring.stores.records import DumpStacks, NodeOrder, NodeView, Order, Quiet, Resume, SetConcurrency, StopNode
-
-LOOK_EVERY: Final = 0.1
-SILENT: Final = timedelta(seconds=15)
-"""Without a renewal, of which there is one in a second and a half."""
+from mainspring.errors import NoAnswer, NodeGone
+from mainspring.stores.records import DumpStacks, NodeOrder, Quiet, Resume, SetConcurrency, StopNode
 
 COLUMNS: Final = (
     Column("NODE"),
@@ -125,23 +118,13 @@ async def stacks(app: Mainspring, *, node: str, timeout: timedelta, as_json: boo
     """Show where every thread and task of a node stands."""
     order = await app.store.order(NodeId(node), DumpStacks())
     try:
-        async with asyncio.timeout(timeout.total_seconds()):
-            answered = await _answered(app.store, order)
-    except TimeoutError:
-        raise Refusal(f"{node} has not answered within {timeout.total_seconds():g} s; the order stays open") from None
+        done = await answered(app.store, order, timeout)
+    except (NoAnswer, NodeGone) as error:
+        raise Refusal(str(error)) from None
     if as_json:
-        print_json(answered)
+        print_json(done)
     else:
-        click.echo(answered.answer)
-
-
-def standing(view: NodeView, now: datetime) -> str:
-    """Say how a node stands: until another one notices, one that was killed is not dead to the store."""
-    if not view.alive:
-        return "dead"
-    if is_gone(view.node.process):
-        return "gone"
-    return "silent" if now - view.renewed_at > SILENT else "alive"
+        click.echo(done.answer)
 
 
 async def _give(app: Mainspring, ids: Sequence[str], order: NodeOrder, *, as_json: bool) -> None:
@@ -151,14 +134,3 @@ async def _give(app: Mainspring, ids: Sequence[str], order: NodeOrder, *, as_jso
             print_json(given)
         else:
             click.echo(f"{node} is asked; it learns of it with its next renewal")
-
-
-async def _answered(store: Store, order: Order) -> Order:
-    """Look until a node has answered an order, or has ended."""
-    while True:
-        found = next((one for one in await store.orders(order.node) if one.id == order.id), None)
-        if found and found.done_at:
-            return found
-        if not any(one.alive for one in await store.nodes() if one.node.id == order.node):
-            raise Refusal(f"{order.node} ended before it answered")
-        await asyncio.sleep(LOOK_EVERY)

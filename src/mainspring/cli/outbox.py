@@ -7,12 +7,12 @@ from typing import Final
 import click
 
 from mainspring.app import Mainspring
-from mainspring.cli.outbox_lag import Lag, lags, reached_outboxes, views_of
 from mainspring.cli.outbox_letters import deadletters, discard, replay
 from mainspring.cli.plain import print_json
-from mainspring.cli.reach import as_json, reaches_store
+from mainspring.cli.reach import as_json, reached_outboxes, reaches_store
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago, length, size
+from mainspring.client.lags import Lag, lags, views_of
+from mainspring.client.words import ago, length, size
 from mainspring.stores.outbox import OutboxView
 
 NONE: Final = 'There are no outboxes; write orders = app.outbox("orders"), and publish a message.'

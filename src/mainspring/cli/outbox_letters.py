@@ -17,12 +17,12 @@ import msgspec
 from mainspring.app import Mainspring
 from mainspring.cli.ask import confirmed
 from mainspring.cli.codes import Code
-from mainspring.cli.outbox_lag import reached_outboxes, views_of
 from mainspring.cli.plain import plain, print_json
-from mainspring.cli.reach import as_json, reaches_store
+from mainspring.cli.reach import as_json, reached_outboxes, reaches_store
 from mainspring.cli.schedules_run import Progress
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago, count
+from mainspring.client.lags import views_of
+from mainspring.client.words import ago, count
 from mainspring.errors import PartitionOutOfRange
 from mainspring.stores.outbox import Letter, LetterFilter, LetterState, Outboxes
 
@@ -131,7 +131,7 @@ async def deadletters(
         if more is None:
             break
     if as_json:
-        print_json(*map(fields, found))
+        print_json(*found)
     elif which.ids:
         for line in _pages(found, app.store.now()):
             click.echo(line)
@@ -296,13 +296,6 @@ def _standing(letter: Letter, now: datetime) -> str:
     if letter.completed_at is not None:
         return f"it was {letter.state} {ago(letter.completed_at, now)}"
     return f"it is {letter.state}, of outbox {letter.message.outbox}, and not what was asked for beside its id"
-
-
-def fields(letter: Letter) -> dict[str, object]:
-    """Turn a letter into its own fields and those of the message in it; its payload is JSON, or base64."""
-    of_message = {name: getattr(letter.message, name) for name in letter.message.__struct_fields__ if name != "payload"}
-    own = {name: getattr(letter, name) for name in letter.__struct_fields__ if name != "message"}
-    return own | of_message | {"payload": letter.message.payload}
 
 
 def _row(letter: Letter, now: datetime) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from mainspring.app import Mainspring
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago, me
+from mainspring.cli.words import me
+from mainspring.client.words import ago
 from mainspring.stores.records import Pause
 
 COLUMNS: Final = (

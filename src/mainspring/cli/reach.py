@@ -21,7 +21,9 @@ from mainspring.cli.root import Refusal
 from mainspring.cli.sidecar import advice as advice_on
 from mainspring.cli.sidecar import says, sidecar_of
 from mainspring.cli.target import load_app
+from mainspring.client.letters import outboxes_of
 from mainspring.client.urls import Source
+from mainspring.stores.outbox import Outboxes
 from mainspring.stores.port import Store
 
 if TYPE_CHECKING:
@@ -38,6 +40,15 @@ url_option = click.option(
     help="The store: sqlite:///jobs.db, postgresql://user@host/database. [$MAINSPRING_URL, else sqlite:///mainspring.db]",
 )
 app_option = click.option("--app", "target", metavar="MODULE:APP", help="The store of this app. [$MAINSPRING_APP]")
+
+
+def _needed(_ctx: click.Context, _parameter: click.Parameter, target: str | None) -> str:
+    if not target:
+        raise click.UsageError(f"it needs the app: say MODULE:APP, or set ${VARIABLE}")
+    return target
+
+
+app_argument = click.argument("target", metavar="MODULE:APP", envvar=VARIABLE, required=False, callback=_needed)
 
 
 def reaches_store(
@@ -89,6 +100,11 @@ async def reached(app: Mainspring) -> AsyncIterator[Store]:
     await _check(app)
     async with app:
         yield app.store
+
+
+def reached_outboxes(app: Mainspring) -> Outboxes:
+    """Return the store of an app as one that keeps outboxes, or raise `DeclarationError`."""
+    return outboxes_of(app.store, "of this store")
 
 
 async def _check(app: Mainspring) -> None:

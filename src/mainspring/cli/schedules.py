@@ -15,18 +15,11 @@ from mainspring.cli.schedules_add import add, change
 from mainspring.cli.schedules_next import explain, next_slots
 from mainspring.cli.schedules_run import backfill, run
 from mainspring.cli.schedules_show import runs, show
-from mainspring.cli.schedules_words import (
-    at,
-    by_whom,
-    is_known,
-    paused_text,
-    rule_text,
-    run_text,
-    schedule_fields,
-    standing,
-)
+from mainspring.cli.schedules_words import schedule_fields
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago
+from mainspring.cli.words import me
+from mainspring.client.planned_words import at, is_known, paused_text, rule_text, run_text, standing
+from mainspring.client.words import ago
 from mainspring.core.schedule import Run
 from mainspring.errors import MainspringError, StoreError
 from mainspring.stores.records import Look, RunFilter
@@ -95,7 +88,7 @@ async def pause(app: Mainspring, *, names: Sequence[str], reason: str, as_json: 
     async def act(name: str) -> bool:
         if (await app.schedules.get(name)).paused:
             return False
-        await app.schedules.pause(name, by=by_whom(), reason=reason)
+        await app.schedules.pause(name, by=me(), reason=reason)
         return True
 
     return await _each(names, act, "is paused", "was paused already", as_json=as_json)

@@ -11,7 +11,8 @@ from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, named_app, reaches_store, source_of_app
 from mainspring.cli.root import Refusal
 from mainspring.cli.schedules_options import Said, plan_options
-from mainspring.cli.schedules_words import next_text, placed_text, schedule_fields
+from mainspring.cli.schedules_words import placed_text, schedule_fields
+from mainspring.client.planned_words import next_text
 from mainspring.client.plans import ScheduleOptions
 from mainspring.core.rules import Cron, Rule
 from mainspring.core.schedule import Schedule

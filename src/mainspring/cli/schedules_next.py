@@ -10,13 +10,16 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
-from mainspring.cli.schedules_clocks import ShownSlot, shown_slots, wall
-from mainspring.cli.schedules_words import INSTANT, is_known, owed, paused_text, placed
+from mainspring.cli.schedules_words import INSTANT, placed
 from mainspring.cli.table import Column, print_table
-from mainspring.cli.words import ago, count
+from mainspring.client.clocks import ShownSlot, shown_slots, wall
+from mainspring.client.planned_words import owed, paused_text
+from mainspring.client.views import next_slots as upcoming_slots
+from mainspring.client.views import slot_view, slots_after
+from mainspring.client.words import ago, count
 from mainspring.clock import SystemClock
 from mainspring.core.names import Name
-from mainspring.core.rules import Cron, Manual, Rule
+from mainspring.core.rules import Cron, Manual
 from mainspring.core.schedule import Schedule
 from mainspring.runtime.planned import look_at
 
@@ -47,9 +50,9 @@ async def next_slots(app: Mainspring, *, name: str, number: int, after: datetime
     look, now = await look_at(app.store, Name.parse(name))
     schedule = look.schedule
     start = placed(after, schedule.plan.zone) if after else max(now, schedule.cursor)
-    slots = list(shown_slots(schedule.plan.rule, schedule.plan.zone, _upcoming(schedule, start, number), start))
+    slots = upcoming_slots(schedule, start, number)
     if as_json:
-        print_json(*map(slot_fields, slots))
+        print_json(*map(slot_view, slots))
         return
     print_slots(slots, now)
     for line in _remarks(schedule, slots, now):
@@ -72,36 +75,14 @@ def explain(*, words: tuple[str, ...], tz: str, number: int, after: datetime | N
     read = Cron(words[0], tz=tz)
     now = SystemClock().now()
     start = placed(after, tz) if after else now
-    slots = list(shown_slots(read, tz, islice(_slots(read, start), number), start))
+    slots = list(shown_slots(read, tz, islice(slots_after(read, start), number), start))
     if as_json:
-        fields = {"rule": read, "explained": read.explain(), "slots": [slot_fields(one) for one in slots]}
+        fields = {"rule": read, "explained": read.explain(), "slots": [slot_view(one) for one in slots]}
         print_json(fields)
         return
     click.echo(read.explain())
     click.echo("")
     print_slots(slots, now)
-
-
-def _slots(rule: Rule, start: datetime) -> Iterator[datetime]:
-    slot = rule.next(start)
-    while slot is not None:
-        yield slot
-        slot = rule.next(slot)
-
-
-def _upcoming(schedule: Schedule, start: datetime, number: int) -> Iterator[datetime]:
-    """Name the slots that will make a job, as far as that is known."""
-    plan = schedule.plan
-    if plan.counts_from_the_end:
-        if schedule.next_slot is not None and is_known(schedule):
-            yield schedule.next_slot
-        return
-    if plan.max_runs is not None:
-        number = min(number, max(0, plan.max_runs - schedule.runs))
-    for slot in islice(_slots(plan.rule, start), number):
-        if plan.until is not None and slot > plan.until:
-            return
-        yield slot
 
 
 def _remarks(schedule: Schedule, slots: Sequence[ShownSlot], now: datetime) -> Iterator[str]:
@@ -138,18 +119,3 @@ def print_slots(slots: Sequence[ShownSlot], now: datetime) -> None:
 def _row(slot: ShownSlot, now: datetime) -> list[str]:
     local = f"{slot.local:%a} {wall(slot.local)} {slot.local:%Z}"
     return [local, f"{slot.slot:%a} {wall(slot.slot)}", ago(slot.slot, now, shortly=True), slot.mark]
-
-
-def slot_fields(slot: ShownSlot) -> dict[str, object]:
-    """Unfold a slot for JSON; times on a wall are texts without an offset."""
-    return {
-        "slot": slot.slot,
-        "local": slot.local.isoformat(),
-        "zone": slot.zone,
-        "mark": slot.mark or None,
-        "says": list(slot.explain()),
-        "clock_changes": [
-            {"at": one.at, "shown": one.shown.isoformat(), "instead": one.instead.isoformat()} for one in slot.changes
-        ],
-        "moved_from": [one.isoformat() for one in slot.moved_from],
-    }

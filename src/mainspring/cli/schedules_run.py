@@ -4,11 +4,9 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Final
 
 import click
-from msgspec import Struct
 
 from mainspring.app import Mainspring
 from mainspring.cli.ask import confirmed
@@ -17,10 +15,11 @@ from mainspring.cli.durations import DURATION
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.root import Refusal
-from mainspring.cli.schedules_words import INSTANT, at, placed
+from mainspring.cli.schedules_words import INSTANT, placed
 from mainspring.cli.waiting import must_be_shared, tell_result
-from mainspring.cli.words import count
-from mainspring.client.backfill import MOST_BACKFILLED, past_slots, without_job
+from mainspring.client.backfill import Part, next_part, past_slots
+from mainspring.client.planned_words import at
+from mainspring.client.words import count
 from mainspring.core.names import Name
 from mainspring.core.schedule import Overlap, Schedule
 from mainspring.errors import ScheduleError
@@ -60,16 +59,6 @@ async def run(
             click.echo(job.id)
         return
     await tell_result(app, job, timeout, as_json=as_json)
-
-
-class Part(Struct, frozen=True, kw_only=True):
-    """Slots in a row, as many as one backfill takes."""
-
-    first: datetime
-    last: datetime
-    count: int
-    missing: int
-    """Of these, so many have no job yet."""
 
 
 @click.command()
@@ -152,6 +141,5 @@ def _remarks(schedule: Schedule, end: datetime, missing: int) -> Iterator[str]:
 
 
 async def _parts(app: Mainspring, schedule: Schedule, slots: Iterator[datetime]) -> AsyncIterator[Part]:
-    while chunk := list(islice(slots, MOST_BACKFILLED)):
-        missing = len(await without_job(app.store, schedule, chunk))
-        yield Part(first=chunk[0], last=chunk[-1], count=len(chunk), missing=missing)
+    while part := await next_part(app.store, schedule, slots):
+        yield part

@@ -12,21 +12,11 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.plain import plain, print_json
 from mainspring.cli.reach import as_json, reaches_store
-from mainspring.cli.schedules_clocks import is_zone
-from mainspring.cli.schedules_words import (
-    at,
-    instant,
-    next_text,
-    owed,
-    paused_text,
-    rule_text,
-    run_fields,
-    run_text,
-    schedule_fields,
-    standing,
-)
+from mainspring.cli.schedules_words import run_fields, schedule_fields
 from mainspring.cli.table import Column, lines, print_table
-from mainspring.cli.words import ago, count, length
+from mainspring.client.clocks import is_zone
+from mainspring.client.planned_words import at, instant, next_text, owed, paused_text, rule_text, run_text, standing
+from mainspring.client.words import ago, count, length
 from mainspring.core.job import JobId, State
 from mainspring.core.missed import Missed, Policy
 from mainspring.core.names import Name

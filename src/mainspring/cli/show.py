@@ -12,7 +12,8 @@ from mainspring.app import Mainspring
 from mainspring.cli.plain import plain, print_json, unfolded
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, lines
-from mainspring.cli.words import ago, length
+from mainspring.client.causes import why
+from mainspring.client.words import ago, length
 from mainspring.stores.records import AttemptView, JobView, LogLine, SlotFacts
 
 
@@ -59,6 +60,7 @@ def _facts(view: JobView, now: datetime) -> Iterator[tuple[str, str]]:
     yield "job", str(job.id)
     yield "task", str(job.task)
     yield "state", f"{job.state} ({job.cause})" if job.cause else str(job.state)
+    yield "why", why(job) or ""
     yield "queue", f"{job.queue}, priority {job.priority}"
     yield "tries", _tries(view)
     yield "arguments", _text(_inner(view.payload, "args"))

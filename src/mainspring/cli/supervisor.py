@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from mainspring.cli.codes import Code
-from mainspring.cli.words import length
+from mainspring.client.words import length
 from mainspring.supervise import (
     NO_PAUSE,
     Backoff,

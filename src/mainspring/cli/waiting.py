@@ -8,11 +8,11 @@ import click
 
 from mainspring.app import Mainspring
 from mainspring.cli.codes import Code
-from mainspring.cli.nodes import standing
 from mainspring.cli.plain import plain, print_json
 from mainspring.cli.reach import source_of_app
 from mainspring.cli.root import Refusal
 from mainspring.cli.sidecar import sidecar_of
+from mainspring.client.standing import standing
 from mainspring.core.breaker import refusal
 from mainspring.core.job import State
 from mainspring.errors import StoreError

@@ -4,24 +4,25 @@ import asyncio
 import logging
 import os
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from datetime import timedelta
 from typing import Final
 
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.answering import ADDRESS, Address, answering
 from mainspring.cli.codes import Code
 from mainspring.cli.durations import DURATION
 from mainspring.cli.lifeline import lifeline
 from mainspring.cli.logs import LEVELS, set_up_logging
-from mainspring.cli.reach import source_of_app, wants_debug
+from mainspring.cli.reach import app_argument, source_of_app, wants_debug
 from mainspring.cli.root import Refusal
 from mainspring.cli.supervisor import Supervisor
 from mainspring.cli.target import load_app
-from mainspring.cli.words import count
 from mainspring.client.nodes import node_settings
 from mainspring.client.upkeep import ID as UPKEEP
+from mainspring.client.words import count
 from mainspring.duration import seconds
 from mainspring.runtime.node import Node, NodeReport
 from mainspring.runtime.signals import obeyed
@@ -34,7 +35,7 @@ LAST_WISH: Final = 2.0  # seconds for what would be good to have, once the proce
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:APP", envvar="MAINSPRING_APP")
+@app_argument
 @click.option("--concurrency", default=20, show_default=True, type=click.IntRange(min=1), help="Jobs at a time.")
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1, 512), help="Node processes.")
 @click.option("--slots", default=2, show_default=True, type=click.IntRange(min=1), help="Process slots of each node.")
@@ -42,6 +43,12 @@ LAST_WISH: Final = 2.0  # seconds for what would be good to have, once the proce
 @click.option("--grace", default="30s", show_default=True, type=DURATION, help="Time for jobs to finish at the end.")
 @click.option("--lease", default="15s", show_default=True, type=DURATION, help="Silence after which a node is dead.")
 @click.option("--tick", type=DURATION, help="Look for due slots at this interval. [default: when one is due]")
+@click.option(
+    "--health",
+    metavar="[HOST:]PORT",
+    help="Answer healthz, readyz and metrics over HTTP. [HOST: 127.0.0.1]",
+    type=ADDRESS,
+)
 @click.option("--log-level", default="info", show_default=True, type=click.Choice(LEVELS), help="What to log.")
 @click.option("--log-json", is_flag=True, help="Log JSON, one object a line.")
 @click.option("--supervised", is_flag=True, hidden=True)
@@ -55,6 +62,7 @@ def worker(
     grace: timedelta,
     lease: timedelta,
     tick: timedelta | None,
+    health: Address | None,
     log_level: str,
     log_json: bool,
     supervised: bool,
@@ -78,6 +86,8 @@ def worker(
         }
     )
     if processes > 1:
+        if health:
+            raise click.UsageError("--health is the address of one node; without --processes, each worker has its own")
         options = [f"--{name}={value}" for name, value in (("concurrency", concurrency), ("slots", slots))]
         options += [f"--{name}={span.total_seconds()}" for name, span in (("grace", grace), ("lease", lease))]
         options += [f"--tick={tick.total_seconds()}"] if tick else []
@@ -92,7 +102,7 @@ def worker(
         code = asyncio.run(supervise(supervisor, supervised=supervised))
     else:
         app = load_app(target, debug=wants_debug())
-        code = asyncio.run(work(app, settings, supervised=supervised))
+        code = asyncio.run(work(app, settings, supervised=supervised, health=health))
     click.get_current_context().exit(code)
 
 
@@ -101,14 +111,19 @@ async def supervise(supervisor: Supervisor, *, supervised: bool) -> Code:
         return await supervisor.run()
 
 
-async def work(app: Mainspring, settings: NodeSettings, *, supervised: bool) -> Code:
+async def work(app: Mainspring, settings: NodeSettings, *, supervised: bool, health: Address | None = None) -> Code:
     """Run one node to its end. Does not return if something would not stop."""
     source = source_of_app(app)
     if supervised and not source.again:
         raise Refusal(f"{source.name}: processes cannot share it; leave out --processes", Code.USAGE)
     async with app:
         node = app.make_node(settings, upkeep=True)
-        with obeyed(node), lifeline(node.end) if supervised else nullcontext():
+        async with AsyncExitStack() as stack:
+            stack.enter_context(obeyed(node))
+            if supervised:
+                stack.enter_context(lifeline(node.end))
+            if health:
+                await stack.enter_async_context(answering(health, app, node))
             if not await started(node):
                 log.warning("told to stop before it could begin")
                 await leave(app, Code.DONE)

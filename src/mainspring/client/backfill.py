@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
+
+from msgspec import Struct
 
 from mainspring.core import steps as core
 from mainspring.core.missed import MOMENT
@@ -17,6 +19,16 @@ from mainspring.stores.records import RunFilter
 
 MOST_BACKFILLED: Final = 1000
 """Slots that one step makes jobs for: they all come up at once."""
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """Slots in a row, as many as one backfill takes."""
+
+    first: datetime
+    last: datetime
+    count: int
+    missing: int
+    """Of these, so many have no job yet."""
 
 
 def past_slots(schedule: Schedule, start: datetime, end: datetime, now: datetime) -> Iterator[datetime]:
@@ -62,3 +74,12 @@ async def without_job(store: Store, schedule: Schedule, slots: Sequence[datetime
     if schedule.held:
         taken.add(schedule.held.at)
     return [slot for slot in slots if slot not in taken]
+
+
+async def next_part(store: Store, schedule: Schedule, slots: Iterator[datetime]) -> Part | None:
+    """Take as many slots as one backfill takes, and count those without a job; None: there are no more."""
+    chunk = list(islice(slots, MOST_BACKFILLED))
+    if not chunk:
+        return None
+    missing = len(await without_job(store, schedule, chunk))
+    return Part(first=chunk[0], last=chunk[-1], count=len(chunk), missing=missing)

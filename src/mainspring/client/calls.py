@@ -101,19 +101,19 @@ class Pattern:
             retention=options.retention or definition.retention,
             timeout=options.timeout,  # the task's own stays with the task, where the next version can change it
             key=options.key,
-            facts=_facts(options, None),
+            facts=_facts(options, None, None),
             is_new=options.id is None,
         )
         self._is_plain: Final = (
             not isinstance(self._expires, timedelta) and self._rule is None and (options.key or self._keys is None)
         )
 
-    def job(self, payload: bytes, now: datetime) -> NewJob:
-        """Put together what the store is given."""
+    def job(self, payload: bytes, now: datetime, traceparent: str | None = None) -> NewJob:
+        """Put together what the store is given; `traceparent` says where it comes from, if the options do not."""
         options = self._options
         id_ = options.id or JobId(new_id(now))
         call = current_call.get()
-        if self._is_plain and call is None:
+        if self._is_plain and call is None and traceparent is None:
             return replace(self._common, id=id_, payload=payload)
         return replace(
             self._common,
@@ -122,7 +122,7 @@ class Pattern:
             expires=_expires(self._expires, options.run_at, now),
             key=options.key or self._limit_key(payload),
             unique=self._unique_key(payload),
-            facts=_facts(options, call),
+            facts=_facts(options, call, traceparent),
         )
 
     def _limit_key(self, payload: bytes) -> str | None:
@@ -158,15 +158,15 @@ def _unique_rule(definition: Definition, asked: Unique | str | bool | None) -> U
             return definition.unique or Unique()
 
 
-def _facts(options: Options, call: CallFacts | None) -> Facts:
+def _facts(options: Options, call: CallFacts | None, traceparent: str | None) -> Facts:
     """What the job is told of where it comes from: a job that a handler enqueues is a child of the handler's."""
-    if call is None and not (options.tags or options.owner or options.traceparent):
+    if call is None and not (options.tags or options.owner or options.traceparent or traceparent):
         return _NOTHING
     return Facts(
         tags=options.tags,
         parent=call.job if call else None,
         owner=options.owner,
-        traceparent=options.traceparent or (call.traceparent if call else None),
+        traceparent=options.traceparent or traceparent or (call.traceparent if call else None),
     )
 
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 from mainspring.client.urls import Source
 from mainspring.client.waiting import Room
@@ -19,9 +19,13 @@ from mainspring.clock import Clock, outside
 from mainspring.core.job import JobId
 from mainspring.errors import DeclarationError, MainspringError, StoreClosed
 from mainspring.plugins.guard import Guard
+from mainspring.runtime.call import current_trace
 from mainspring.stores.port import Store
 from mainspring.stores.records import JobView
 from mainspring.sync import Bridge, leave_behind, tell_after_fork
+
+if TYPE_CHECKING:
+    from mainspring.outbox.caller import Around
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -41,6 +45,10 @@ class Connection:
         """Asked before anything is done here that a plugin may not."""
         self.on_cancel: Callable[[JobId, int], None] | None = None
         """Told of every running job, and its lease, that was asked from here to stop."""
+        self.trace: Callable[[], str | None] | None = None
+        """Says which span the running code is in, as a traceparent; None: nobody traces."""
+        self.around_deliveries: Around | None = None
+        """What handlers of outboxes are called in; None: nobody traces."""
         self._bridge = Bridge(f"mainspring {source.name}")
         self._rooms: dict[tuple[int, int], Room] = {}
         self._users = 0
@@ -74,6 +82,10 @@ class Connection:
     def own(self) -> "Connection":
         """Itself; what stands for another one says which."""
         return self
+
+    def traceparent(self) -> str | None:
+        """Say what is kept with a job or a message that is enqueued or published now, to find where it came from."""
+        return (None if self.trace is None else self.trace()) or current_trace.get()
 
     @property
     def opened(self) -> Store:

@@ -60,6 +60,8 @@ class TaskOptions(TypedDict, total=False):
     """Attempts that may be lost with their node in a row."""
     payload_limit: int | None
     """Bytes of JSON that the arguments may have, and the result."""
+    redact: str | Iterable[str] | bool | None
+    """Names whose values are not shown over HTTP, beside those that never are; True: no argument is."""
 
 
 def declare(function: Callable[..., object], given: TaskOptions) -> Definition:
@@ -152,6 +154,7 @@ class _Draft:
             unique=given.get("unique"),
             limits=self._limits,
             breaker=given.get("breaker"),
+            redact=given.get("redact", ()),
         )
 
     def _retry(self) -> Retry:
@@ -210,6 +213,12 @@ def _read_keep(value: Duration) -> Retention:
     return Retention(succeeded=length, failed=length)
 
 
+def _read_redact(value: object) -> tuple[str, ...] | bool:
+    if isinstance(value, bool):
+        return value
+    return read_texts(value)
+
+
 _READERS: Final[Mapping[str, Reader]] = {
     "name": _read_name,
     "aliases": _read_aliases,
@@ -227,4 +236,5 @@ _READERS: Final[Mapping[str, Reader]] = {
     "keep": _read_keep,
     "loss_limit": read_count,
     "payload_limit": read_count,
+    "redact": _read_redact,
 }

@@ -25,6 +25,7 @@ class NodeOptions(TypedDict, total=False):
     ticker: bool
     outbox_partitions: int
     tick: Duration | None
+    overview: bool
 
 
 def node_settings(given: NodeOptions) -> NodeSettings:

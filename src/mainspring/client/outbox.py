@@ -35,6 +35,7 @@ from mainspring.outbox.events import Counts, DeliveryListener
 from mainspring.outbox.message import Batch, Key, Message, Outgoing
 from mainspring.outbox.payloads import Payloads
 from mainspring.runtime.call import current_call
+from mainspring.runtime.definition import Definition
 from mainspring.runtime.own_end import HandlerTransaction
 from mainspring.runtime.part import Part, Seat
 from mainspring.stores import outbox as stored
@@ -130,7 +131,7 @@ class Outbox(DeadLetters[T]):
     def _new(self, messages: Iterable[Outgoing[T] | T]) -> list[NewMessage]:
         self._connection.guard.publish()
         call = current_call.get()
-        traceparent = None if call is None else call.traceparent
+        traceparent = self._connection.traceparent() or (None if call is None else call.traceparent)
         return [
             self._checked(one if isinstance(one, Outgoing) else Outgoing(one), traceparent) for one in tuple(messages)
         ]
@@ -220,7 +221,7 @@ class _Forwarder:
 
     def __init__(self, connection: Connection, task: Task[..., Any]) -> None:
         self._connection = connection
-        self._task = task
+        self.task: Final = task
 
     async def __call__(self, batch: Batch[Any], tx: Transaction | None = None) -> None:
         store = await self._connection.store()
@@ -243,7 +244,7 @@ class _Forwarder:
             await batch.ack_chunk(len(jobs))
 
     def _job(self, message: Message[Any], store: Store) -> NewJob:
-        definition = self._task.definition
+        definition = self.task.definition
         payload = definition.arguments.encode((message.payload,), {})
         options = Options(id=job_of(message.stored), traceparent=message.traceparent)
         return Pattern(definition, options).job(payload, store.now())
@@ -291,11 +292,16 @@ class Outboxes:
         self._definitions[name] = definition
         return Outbox(self._connection, definition)
 
+    def forwarding(self) -> dict[str, Definition]:
+        """Name the outboxes whose messages become jobs, and the task of each."""
+        handlers = {name: one.handler.function for name, one in self._definitions.items() if one.handler}
+        return {name: one.task.definition for name, one in handlers.items() if isinstance(one, _Forwarder)}
+
     def part(self, seat: Seat) -> Part:
         """Make what delivers them on a node."""
         from mainspring.outbox.part import OutboxPart  # noqa: PLC0415 - only programs that run work load what runs it
 
-        return OutboxPart(self._definitions, seat)
+        return OutboxPart(self._definitions, seat, around=self._connection.around_deliveries)
 
 
 def _inner(tx: object) -> object:

@@ -1,22 +1,41 @@
 """Records as what JSON knows, under the field names of the records: one form for the command line and the JSON API.
 
-A job within a `JobView`, and a node within a `NodeView`, is unfolded into it: what every script asks for first
+A job within a `JobView`, a node within a `NodeView` and so on is unfolded into it: what every script asks for first
 (`id`, `state`, `alive`) stands at the top. Names are text, instants ISO 8601 in UTC, lengths of time seconds; payloads,
 results and saved values are JSON already and are shown as such.
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import assert_never
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
+from mainspring.client.causes import why
+from mainspring.client.views import RunView, ScheduleView
 from mainspring.core.names import Name
+from mainspring.stores.outbox import Letter
+from mainspring.stores.overview import Entry
 from mainspring.stores.records import JobView, NodeView
+
+UNFOLDED: Final[Mapping[type, str]] = {
+    JobView: "job",
+    NodeView: "node",
+    ScheduleView: "schedule",
+    RunView: "run",
+    Letter: "message",
+    Entry: "entry",
+}
+"""Records that are written as one with the record that they hold, and the name of the field that holds it."""
+
+IMPLIED: Final[Mapping[type, Mapping[str, tuple[object, Callable[[Any], object]]]]] = {
+    JobView: {"why": (str | None, lambda view: why(view.job))},
+}
+"""What is written beside the fields of a record, because they say it in a word only: its name, its type, and how to say it."""
 
 
 def plain(value: object) -> object:
@@ -36,10 +55,8 @@ def plain(value: object) -> object:
             return str(value)
         case bytes():
             return read(value)
-        case JobView() | NodeView():
-            return unfolded(value)
         case msgspec.Struct():
-            return _fields(value)
+            return unfolded(value)
         case Mapping():
             return {text(str(key)): plain(one) for key, one in value.items()}
         case frozenset() | set():
@@ -69,19 +86,17 @@ def read(stored: bytes) -> object:
     """Read stored JSON; what is none is shown as base64 rather than hidden."""
     try:
         return msgspec.json.decode(stored)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {"base64": b64encode(stored).decode()}
 
 
-def unfolded(view: JobView | NodeView) -> dict[str, object]:
-    """Turn a view into its own fields and those of the job or node in it."""
-    match view:
-        case JobView():
-            return {**_fields(view.job), **_fields(view, but="job")}
-        case NodeView():
-            return {**_fields(view.node), **_fields(view, but="node")}
-        case _:
-            assert_never(view)
+def unfolded(record: msgspec.Struct) -> dict[str, object]:
+    """Turn a record into its fields, with those of the record in it, if it is a view of that."""
+    implied = {name: plain(say(record)) for name, (_, say) in IMPLIED.get(type(record), {}).items()}
+    inner = UNFOLDED.get(type(record))
+    if inner is None:
+        return _fields(record) | implied
+    return {**_fields(getattr(record, inner)), **_fields(record, but=inner), **implied}
 
 
 def _fields(record: msgspec.Struct, but: str = "") -> dict[str, object]:

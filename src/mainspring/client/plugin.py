@@ -85,6 +85,9 @@ class Borrowed:
     def clock(self) -> Clock:
         return self.lender.clock if self.lender else SystemClock()
 
+    def traceparent(self) -> str | None:
+        return self.lender.traceparent() if self.lender else None
+
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a connection has
         if self.lender is None:
             raise PluginError(self._plugin, "it is not installed; a program does that with app.install(plugin)")

@@ -1,4 +1,7 @@
-"""What an attempt came to, and what a handler may raise to say so itself."""
+"""What an attempt came to, and what a handler may raise to say so itself.
+
+A signal that handlers import from `mainspring` is of that module: so it is named in what is stored and shown of errors.
+"""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -17,6 +20,8 @@ class Signal(Exception):
 class RetryIn(Signal):
     """Count this attempt as failed and try again after `delay`, whatever the policy's backoff says."""
 
+    __module__ = "mainspring"
+
     def __init__(self, delay: Duration, reason: str = "") -> None:
         super().__init__(delay, reason)
         self.delay = duration(delay)
@@ -25,6 +30,8 @@ class RetryIn(Signal):
 
 class Snooze(Signal):
     """Not now: give the attempt back and come again after `delay`."""
+
+    __module__ = "mainspring"
 
     def __init__(self, delay: Duration, reason: str = "") -> None:
         super().__init__(delay, reason)
@@ -43,6 +50,8 @@ class HostNotReady(Snooze):
 
 class Fail(Signal):
     """Fail the job for good, whatever attempts are left."""
+
+    __module__ = "mainspring"
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

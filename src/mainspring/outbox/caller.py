@@ -1,10 +1,11 @@
 """Calls a handler with what is to be delivered, and says what came of it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from mainspring.clock import Clock
 from mainspring.core.outbox import Trouble
@@ -13,7 +14,7 @@ from mainspring.core.retry import Retry
 from mainspring.errors import StoreError
 from mainspring.outbox.definition import Handler, OutboxDefinition
 from mainspring.outbox.message import Batch, Message, Progress, Savepoint
-from mainspring.runtime.call import storable
+from mainspring.runtime.call import current_trace, storable
 from mainspring.runtime.events import log
 from mainspring.runtime.executors.errors import attempt_error, escaped
 from mainspring.runtime.executors.thread import ThreadExecutor
@@ -25,6 +26,9 @@ LONGEST_ERROR: Final = 2000
 MARK: Final = "SAVEPOINT mainspring_message"
 UNDO: Final = "ROLLBACK TO SAVEPOINT mainspring_message"
 KEEP: Final = "RELEASE SAVEPOINT mainspring_message"
+
+Around: TypeAlias = Callable[[Sequence[Message[Any]]], AbstractContextManager[None]]
+"""What each call of a handler with some messages happens in."""
 
 _POLICY: Final = Retry.exponential()
 _SWALLOWED: Final = "CancelledError: it awaited something that someone else cancelled"
@@ -64,24 +68,33 @@ class Caller:
     """Knows how the handler of one outbox is called."""
 
     def __init__(
-        self, definition: OutboxDefinition[Any], handler: Handler, threads: ThreadExecutor, clock: Clock
+        self,
+        definition: OutboxDefinition[Any],
+        handler: Handler,
+        threads: ThreadExecutor,
+        clock: Clock,
+        *,
+        around: Around | None = None,
     ) -> None:
         self._definition = definition
         self._handler = handler
         self._threads = threads
         self._clock = clock
+        self._around = around
 
     async def leased(self, given: Sequence[Given], progress: Progress) -> Trouble | None:
         """Deliver outside of any transaction; returns why it stopped, None if it came to its end."""
         deadline = self._deadline()
         if not self._handler.rules.by_message:
-            trouble = await self._call(deadline, self._batch(given, progress, deadline))
+            messages = self._messages(given, deadline)
+            batch = Batch(messages, progress, remaining=deadline.remaining)
+            trouble = await self._call(deadline, messages, batch)
             if trouble is None:
                 progress.settle_all()
             return trouble
         for place, message in enumerate(self._messages(given, deadline)):
             deadline.begin()
-            trouble = await self._call(deadline, message)
+            trouble = await self._call(deadline, [message], message)
             if trouble is not None and not trouble.final:
                 return trouble
             progress.settle(place, rejected=None if trouble is None else trouble.error)
@@ -94,7 +107,7 @@ class Caller:
             return await self._batch_in(tx, given, progress, deadline)
         for place, message in enumerate(self._messages(given, deadline)):
             await tx.execute(MARK)
-            trouble = await self._call(deadline, message, tx) or await self._keep(tx)
+            trouble = await self._call(deadline, [message], message, tx) or await self._keep(tx)
             if trouble is not None:
                 progress.trouble = trouble
                 await _undo(tx)
@@ -119,7 +132,9 @@ class Caller:
 
         savepoint = Savepoint(keep, undo)
         await tx.execute(MARK)
-        trouble = await self._call(deadline, self._batch(given, progress, deadline, savepoint), tx)
+        messages = self._messages(given, deadline)
+        batch = Batch(messages, progress, remaining=deadline.remaining, savepoint=savepoint)
+        trouble = await self._call(deadline, messages, batch, tx)
         if trouble is None and savepoint.pending:
             trouble = Trouble(
                 "RuntimeError: in a transaction write `await batch.ack()`, and so for ack_chunk and reject"
@@ -147,19 +162,16 @@ class Caller:
         decode = self._definition.payloads.decode
         return [Message(message, decode, attempt=attempt, remaining=deadline.remaining) for message, attempt in given]
 
-    def _batch(
-        self, given: Sequence[Given], progress: Progress, deadline: Deadline, savepoint: Savepoint | None = None
-    ) -> Batch[Any]:
-        messages = self._messages(given, deadline)
-        return Batch(messages, progress, remaining=deadline.remaining, savepoint=savepoint)
-
-    async def _call(self, deadline: Deadline, *args: object) -> Trouble | None:
+    async def _call(self, deadline: Deadline, messages: Sequence[Message[Any]], *args: object) -> Trouble | None:
         """Call the handler once. Raises only `CancelledError`, if its caller was told to stop."""
+        # What it enqueues comes from where the message does, if that is one.
+        current_trace.set(messages[0].traceparent if len(messages) == 1 else None)
         cancels = _cancels()
         scope = asyncio.timeout(deadline.left())
         try:
             async with scope:
-                await self._invoke(*args)
+                with nullcontext() if self._around is None else self._around(messages):
+                    await self._invoke(*args)
         except TimeoutError as error:
             return deadline.trouble if scope.expired() else self._trouble(error)
         except asyncio.CancelledError:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from mainspring.core.backoff import Backoff
 from mainspring.duration import seconds
 from mainspring.errors import DeclarationError, NodeGone, StoreError
-from mainspring.outbox.caller import Caller
+from mainspring.outbox.caller import Around, Caller
 from mainspring.outbox.definition import Handler, Mode, OutboxDefinition
 from mainspring.outbox.lookout import Lookout
 from mainspring.outbox.processor import Processor, Surroundings
@@ -27,9 +27,12 @@ LAST_WORDS: Final = 5.0  # seconds that giving up what is held may take; a dead 
 class OutboxPart:
     """All of them. `definitions` may grow while the node runs."""
 
-    def __init__(self, definitions: Mapping[str, OutboxDefinition[Any]], seat: Seat) -> None:
+    def __init__(
+        self, definitions: Mapping[str, OutboxDefinition[Any]], seat: Seat, *, around: Around | None = None
+    ) -> None:
         self._definitions = definitions
         self._seat = seat
+        self._around = around
         self._registered: set[str] = set()
         self._processors: dict[tuple[str, int], Processor] = {}
         self._spacing = 0.0
@@ -70,7 +73,14 @@ class OutboxPart:
         if self._lookout is None:
             self._lookout = self._make_lookout()
             self._looking.start(
-                Service("outbox lookout", self._lookout.step, wake=[self._lookout.wake], pacing=NO_PAUSE, backoff=AGAIN)
+                Service(
+                    "outbox lookout",
+                    self._lookout.step,
+                    wake=[self._lookout.wake],
+                    pacing=NO_PAUSE,
+                    backoff=AGAIN,
+                    listeners=self._seat.listeners,
+                )
             )
         for definition in tuple(self._definitions.values()):
             if definition.handler is not None and (definition.name, 0) not in self._processors:
@@ -100,7 +110,7 @@ class OutboxPart:
 
     def _begin(self, definition: OutboxDefinition[Any], declared: Handler) -> None:
         handler = _fitting(declared, self._seat)
-        caller = Caller(definition, handler, self._threads, self._seat.clock)
+        caller = Caller(definition, handler, self._threads, self._seat.clock, around=self._around)
         around = Surroundings(
             store=self._seat.store,
             outboxes=self._outboxes(definition.name),
@@ -125,6 +135,7 @@ class OutboxPart:
                     pacing=handler.pacing,
                     bulkhead=self._gate,
                     backoff=AGAIN,
+                    listeners=self._seat.listeners,
                 )
             )
 

@@ -115,6 +115,9 @@ Executors set it and never reset it, which takes 0.05 µs: each attempt has a ta
 own, and threads and slots run each call in a copy.
 """
 
+current_trace: Final[ContextVar[str | None]] = ContextVar("current_trace", default=None)
+"""The span of the attempt that the running code belongs to, as a traceparent, where somebody traces."""
+
 current_service: Final[ContextVar[Name | None]] = ContextVar("current_service", default=None)
 """The service that the running code belongs to."""
 

@@ -212,6 +212,11 @@ class Context:
         return self._facts.parent
 
     @property
+    def traceparent(self) -> str | None:
+        """The span that enqueued this job, as W3C Trace Context writes it."""
+        return self._facts.traceparent
+
+    @property
     def key(self) -> str | None:
         """What the task's keyed limit counts this job under."""
         return self._facts.key
@@ -295,6 +300,8 @@ class Context:
 
     def progress(self, percent: float, message: str = "") -> None:
         """Say how far the job is. Call it as often as you like: about ten a second are written, and always the last."""
+        if not isinstance(message, str):
+            raise TypeError(_no_text(percent, message))
         # In this order a NaN becomes 0: a wrong sum about progress is no reason to fail.
         within = min(100.0, max(0.0, float(percent)))
         self.link.tell(progress=Progress(within, storable(message, LONGEST_LINE)))
@@ -338,3 +345,10 @@ class Context:
         if self._host is not None:
             self._host.must_be_allowed_to_write()
         return self._own_end
+
+
+def _no_text(percent: float, message: object) -> str:
+    """Say how to write what others write as `done, total`."""
+    problem = f"ctx.progress takes a percentage and a text, not {message!r}"
+    is_total = isinstance(message, int | float) and not isinstance(message, bool)
+    return f"{problem}; for {percent} of {message}: ctx.progress(100 * {percent} / {message})" if is_total else problem

@@ -1,7 +1,7 @@
 """What a node has to know of a task in order to run it, and the registry where it looks that up."""
 
 import difflib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -59,6 +59,8 @@ class Definition:
     limits: tuple[Limit, ...] = ()
     """At most one with a key and one without."""
     breaker: Breaker | None = None
+    redact: tuple[str, ...] | bool = ()
+    """Names whose values are not shown to people, wherever they are in its arguments, result and what it saves; True: all."""
     finish: Finish | None = None
     may_return_none: bool = field(init=False)
 
@@ -137,8 +139,7 @@ class Registry:
     def find(self, name: Name) -> Definition:
         found = self._tasks.get(name) or self._aliases.get(name)
         if found is None:
-            near = difflib.get_close_matches(str(name), [str(one) for one in self.names], n=1)
-            raise UnknownTask(str(name), near[0] if near else "")
+            raise UnknownTask(str(name), nearest(str(name), {str(one) for one in self.names}))
         return found
 
     @property
@@ -152,3 +153,10 @@ class Registry:
 
     def __iter__(self) -> Iterator[Definition]:
         return iter(self._tasks.values())
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Name what was meant, perhaps: one that ends in it, as names do that Mainspring makes, or one that looks like it."""
+    whole = [one for one in sorted(known) if one.endswith((f".{name}", f":{name}"))]
+    near = whole or difflib.get_close_matches(name, known, n=1)
+    return near[0] if near else ""

@@ -8,7 +8,7 @@ the node's event loop and must not block it.
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -16,6 +16,9 @@ from mainspring.core.breaker import Phase, PhaseChange
 from mainspring.core.job import Job, NodeId, State
 from mainspring.core.machine import Change, Event
 from mainspring.core.outcome import AttemptError
+
+if TYPE_CHECKING:
+    from mainspring.runtime.meter import Meter
 
 log: Final = logging.getLogger("mainspring.node")
 
@@ -80,6 +83,8 @@ class Events:
         self.listeners = tuple(listeners)
         self.breaker_listeners = tuple(breaker_listeners)
         self.counts: Counter[str] = Counter()
+        self.meter: Meter | None = None
+        """Counts how attempts end, for people, where the store keeps such counts."""
 
     def tell(self, change: StateChange) -> None:
         for listener in self.listeners:

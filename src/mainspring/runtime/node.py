@@ -26,7 +26,7 @@ from mainspring.runtime.host import Host
 from mainspring.runtime.keeper import Beat, Ears, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.part import PartMaker, Seat
-from mainspring.runtime.parts import Parts, service
+from mainspring.runtime.parts import Parts
 from mainspring.runtime.planned import Planned
 from mainspring.runtime.service import ServiceDefinition
 from mainspring.runtime.thread_of_its_own import in_a_thread_of_its_own
@@ -98,11 +98,17 @@ class Node:
             host=host or Host(),
         )
         seat = Seat(
-            store=store, events=self.events, settings=self.settings, clock=self._clock, me=lambda: self._membership
+            store=store,
+            events=self.events,
+            settings=self.settings,
+            clock=self._clock,
+            me=lambda: self._membership,
+            listeners=self._parts.listeners,
         )
         self._added = tuple(make(seat) for make in parts)
         self._orders = self._parts.orders(self)
         self._joined = Stop()
+        self._is_gone = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._silence: asyncio.TimerHandle | None = None
         self._unwatch: Callable[[], None] | None = None
@@ -119,6 +125,26 @@ class Node:
     @property
     def running(self) -> int:
         return self._parts.runner.busy
+
+    @property
+    def places(self) -> int:
+        """How many jobs it runs at a time."""
+        return self._parts.runner.concurrency
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ending is not None and self._ending.done()
+
+    @property
+    def problem(self) -> str:
+        """Say why it takes no work now, but for an operator's word; nothing, if it does."""
+        if not self._joined.is_set():
+            return "it has not joined yet"
+        if self.stop.is_set():
+            return "it is stopping"
+        if self._is_gone:
+            return "it was declared dead, and has not joined again"
+        return "it could not renew for nearly a lease time" if self._parts.claimer.silent else ""
 
     # Beginning.
 
@@ -140,17 +166,19 @@ class Node:
         except BaseException:
             await self._leave(may_leave=self._joined.is_set())
             raise
-        self._duties.start(service("settler", parts.settler))
-        self._duties.start(service("reaper", parts.reaper))
-        self._duties.start(service("orders", self._orders))
-        self._duties.start(Service("pruner", parts.pruner.step, pacing=NO_PAUSE))
+        self._duties.start(parts.service("settler", parts.settler))
+        self._duties.start(parts.service("reaper", parts.reaper))
+        self._duties.start(parts.service("orders", self._orders))
+        self._duties.start(Service("pruner", parts.pruner.step, pacing=NO_PAUSE, listeners=parts.listeners))
         self._unwatch = self._store.watch(self._on_hint)
-        self._intake.start(service("claimer", parts.claimer))
+        self._intake.start(parts.service("claimer", parts.claimer))
         if self.settings.ticker:
-            self._intake.start(service("ticker", parts.ticker))
+            self._intake.start(parts.service("ticker", parts.ticker))
         parts.services.start()
         for part in self._added:
             part.start()
+        if parts.overview:  # last: work comes first
+            parts.overview.start(self._duties)
 
     def _on_hint(self) -> None:
         self._parts.claimer.wake.notify_one()
@@ -163,12 +191,14 @@ class Node:
 
     def _on_joined(self, membership: Membership) -> None:
         self._membership = membership
+        self._is_gone = False
         self._joined.set()
         self._parts.reaper.sweep()
         self._parts.claimer.wake.notify_one()
 
     def _on_gone(self) -> None:
         self.events.count("declared_dead")
+        self._is_gone = True
         self._parts.runner.forget_line()
         self._parts.runner.stop_all(Reason.LEASE_LOST)
         for part in self._added:
@@ -178,6 +208,8 @@ class Node:
         self._fear_silence(beat)
         self._parts.reaper.renewed(beat)
         self._parts.services.renewed(beat)
+        if self._parts.overview:
+            self._parts.overview.renewed(beat)
         self._parts.ticker.known = self._parts.names.union(*(view.node.tasks for view in beat.pulse.nodes))
         self._parts.reaper.lost(self._parts.runner.reconcile(beat.pulse.held, beat.began))
         self._orders.received(beat.pulse.orders)
@@ -342,6 +374,8 @@ class Node:
         await self._give_back_lost_claims()
         unwritten = await self._write_the_rest()
         await self._duties.shutdown(grace="1s", deadline="2s")
+        if self._parts.overview:
+            await self._parts.overview.end()
         runner.close()
         await self._parts.body.close()
         stuck = tuple(name for part in added for name in part.result())

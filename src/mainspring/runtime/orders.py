@@ -1,8 +1,9 @@
 """Carries out what operators ask of a node; the orders come with the answers to its renewals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, assert_never
 
+from mainspring.runtime.attempt import Attempt
 from mainspring.runtime.events import log
 from mainspring.runtime.keeper import Membership
 from mainspring.runtime.stacks import stacks
@@ -26,11 +27,19 @@ class Obeys(Protocol):
 class Orders:
     """The step of a service: orders are obeyed when they come, and answered as soon as the store takes the answer."""
 
-    def __init__(self, store: Nodes, node: Obeys, *, me: Callable[[], Membership]) -> None:
+    def __init__(
+        self,
+        store: Nodes,
+        node: Obeys,
+        *,
+        me: Callable[[], Membership],
+        running: Callable[[], Iterable[Attempt]],
+    ) -> None:
         self.wake = Notifier()
         self._store = store
         self._node = node
         self._me = me
+        self._running = running
         self._answers: dict[int, str] = {}
 
     def received(self, orders: tuple[Order, ...]) -> None:
@@ -57,7 +66,7 @@ class Orders:
             case SetConcurrency(places=places):
                 self._node.set_concurrency(places)
             case DumpStacks():
-                return stacks()
+                return stacks(self._running())
             case _:
                 assert_never(order)
         return "done"

@@ -143,6 +143,10 @@ class OwnEnd:
 
     def _tell(self, change: Change) -> None:
         self._events.count(change.event)
+        took = self._clock.monotonic() - self._attempt.began
+        if self._events.meter:
+            self._events.meter.look()
+            self._events.meter.ended(change.before, change.event, began=self._attempt.began, seconds=took, error=None)
         if self._of_breaker is not None:
             self._events.tell_of_breaker(self._of_breaker, change.node)
         if change.after is not None:
@@ -153,6 +157,6 @@ class OwnEnd:
                     source=change.before.state,
                     target=change.after.state,
                     node=change.node,
-                    seconds=self._clock.monotonic() - self._attempt.began,
+                    seconds=took,
                 )
             )

@@ -9,7 +9,7 @@ from mainspring.runtime.events import Events
 from mainspring.runtime.keeper import Membership
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
-from mainspring.supervise import Stop
+from mainspring.supervise import Listener, Stop, log_failures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,8 @@ class Seat:
     clock: Clock
     me: Callable[[], Membership]
     """Under which id and term to write."""
+    listeners: tuple[Listener, ...] = (log_failures,)
+    """Of the services that it brings."""
 
 
 class Part(Protocol):

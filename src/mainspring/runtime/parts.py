@@ -13,6 +13,7 @@ from mainspring.core.liveness import beat_of
 from mainspring.core.names import Name
 from mainspring.core.schedule import Plan
 from mainspring.duration import duration, seconds
+from mainspring.runtime.board import Board
 from mainspring.runtime.body import Body
 from mainspring.runtime.claimer import Claimer
 from mainspring.runtime.declaring import declare as declare_schedules
@@ -22,6 +23,7 @@ from mainspring.runtime.host import Host
 from mainspring.runtime.keeper import Ears, Keeper, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.orders import Obeys, Orders
+from mainspring.runtime.overview import NodeOverview
 from mainspring.runtime.planned import Planned, pause_gone
 from mainspring.runtime.process import this_process
 from mainspring.runtime.pruner import Pruner
@@ -32,9 +34,10 @@ from mainspring.runtime.services import Services
 from mainspring.runtime.settler import Settler
 from mainspring.runtime.ticker import Ticker
 from mainspring.settings import NodeSettings
+from mainspring.stores.overview import Overview
 from mainspring.stores.port import Store
 from mainspring.stores.records import NodeRecord
-from mainspring.supervise import NO_PAUSE, Service
+from mainspring.supervise import NO_PAUSE, Listener, Service, log_failures
 
 WRITE_AGAIN: Final = Backoff.exponential("100ms", cap="2s", jitter=0.3)
 
@@ -71,6 +74,10 @@ class Parts:
         self._plans: Mapping[Name, Plan] | None = None
         """The schedules that the store has been told of."""
         self._changes = 0
+        seen = store if settings.overview and isinstance(store, Overview) else None
+        board = Board(clock) if seen else None
+        self.listeners: tuple[Listener, ...] = (log_failures, board.own) if board else (log_failures,)
+        """Of the node's own duties."""
         self.ticker = Ticker(store, events, clock=clock, tick=None if settings.tick is None else seconds(settings.tick))
         self.settler = Settler(store, events)
         self.body = Body(store, events, settings, middleware, clock=clock, host=host)
@@ -82,7 +89,9 @@ class Parts:
         self.reaper = Reaper(
             store, self.settler, events, me=lambda: me().node, clock=clock, lease=self.lease, beat=self.beat
         )
-        self.services = Services(services, store, events, me=lambda: me().node, settings=settings, clock=clock)
+        self.services = Services(
+            services, store, events, me=lambda: me().node, settings=settings, clock=clock, board=board
+        )
         self.pruner = Pruner(
             store,
             self.settler,
@@ -92,15 +101,36 @@ class Parts:
             every=seconds(settings.prune_every),
             unknown_task_grace=duration(settings.unknown_task_grace),
         )
+        self.overview = (
+            NodeOverview(
+                seen,
+                events,
+                board,
+                runner=self.runner,
+                claimer=self.claimer,
+                services=self.services,
+                now=store.now,
+                me=me,
+                clock=clock,
+            )
+            if seen and board
+            else None
+        )
 
     def keeper(self, ears: Ears) -> Service:
         """The one that joins and renews; to be run in a thread of its own."""
         keeper = Keeper(self._store, self.record, beat=self.beat, clock=self._clock, ears=ears)
         again = Backoff.fixed(min(1.0, self.beat / 3), jitter=0.3)
-        return Service("keeper", keeper.step, pacing=NO_PAUSE, backoff=again)
+        return Service("keeper", keeper.step, pacing=NO_PAUSE, backoff=again, listeners=self.listeners)
+
+    def service(self, name: str, part: "Settler | Reaper | Claimer | Orders | Ticker") -> Service:
+        """A duty that is woken when there is something to do, and tries again soon when the store would not."""
+        return Service(
+            name, part.step, wake=[part.wake], pacing=NO_PAUSE, backoff=WRITE_AGAIN, listeners=self.listeners
+        )
 
     def orders(self, node: Obeys) -> Orders:
-        return Orders(self._store, node, me=self._me)
+        return Orders(self._store, node, me=self._me, running=self.runner.unstoppable)
 
     def gates(self) -> list[Gate]:
         """What is limited, and what is not: a limit that was taken out of the code is taken out of the store."""
@@ -153,9 +183,5 @@ class Parts:
             queues=self._settings.queues,
             concurrency=self.runner.concurrency,
             version=importlib.metadata.version("mainspring"),
+            takes_census=self.overview is not None,
         )
-
-
-def service(name: str, part: "Settler | Reaper | Claimer | Orders | Ticker") -> Service:
-    """A duty that is woken when there is something to do, and tries again soon when the store would not."""
-    return Service(name, part.step, wake=[part.wake], pacing=NO_PAUSE, backoff=WRITE_AGAIN)

@@ -82,6 +82,10 @@ class Runner:
         return len(self._attempts) + len(self._abandoned)
 
     @property
+    def abandoned(self) -> int:
+        return len(self._abandoned)
+
+    @property
     def buffered(self) -> int:
         return len(self._line)
 
@@ -238,6 +242,7 @@ class Runner:
                 claim=claim,
                 outcome=outcome,
                 by=claim.node,
+                began=attempt.began,
                 seconds=self._clock.monotonic() - attempt.began,
                 keeps_place=keeps_place,
                 term=attempt.delivery.term,

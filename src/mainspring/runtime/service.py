@@ -85,8 +85,8 @@ class ServiceDefinition:
             raise Escaped(type(error).__name__, str(error)) from error
         return Idle() if directive is None else directive
 
-    def service(self, step: Step) -> Service:
-        """Make the loop around a step."""
+    def service(self, step: Step, listeners: tuple[Listener, ...] = ()) -> Service:
+        """Make the loop around a step; the node's own `listeners` come after the declared ones."""
         return Service(
             str(self.name),
             step,
@@ -95,6 +95,6 @@ class ServiceDefinition:
             pacing=self.pacing,
             bulkhead=self.bulkhead,
             backoff=self.backoff,
-            listeners=self.listeners,
+            listeners=(*self.listeners, *listeners),
             on_panic=self.on_panic,
         )

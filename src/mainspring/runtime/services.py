@@ -14,6 +14,7 @@ from mainspring.core.job import NodeId
 from mainspring.core.liveness import LONGEST_BEAT
 from mainspring.core.names import Name
 from mainspring.duration import duration, seconds
+from mainspring.runtime.board import Board
 from mainspring.runtime.events import Events, log
 from mainspring.runtime.keeper import Beat
 from mainspring.runtime.named_lease import NamedLease
@@ -22,7 +23,7 @@ from mainspring.runtime.single import Single
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.stores.records import NodeView
-from mainspring.supervise import NO_PAUSE, Service, Stop, TaskEnd, TaskSet
+from mainspring.supervise import NO_PAUSE, Listener, Service, Stop, TaskEnd, TaskSet, log_failures
 
 GRACE: Final = 10.0  # seconds that a step under way may take to finish once shutdown has begun
 LAST_WORDS: Final = 2.0  # seconds that giving up all leases may take; they run out by themselves
@@ -41,6 +42,7 @@ class Services:
         me: Callable[[], NodeId],
         settings: NodeSettings,
         clock: Clock,
+        board: Board | None = None,
     ) -> None:
         self._definitions = definitions
         self._store = store
@@ -48,6 +50,8 @@ class Services:
         self._me = me
         self._settings = settings
         self._clock = clock
+        self._board = board
+        self._listeners: tuple[Listener, ...] = (board.others,) if board else ()
         self._has_begun = False
         self._begun: dict[Name, ServiceDefinition] = {}
         self._retiring: set[Name] = set()
@@ -92,6 +96,8 @@ class Services:
     def _retired(self, name: Name) -> None:
         self._retiring.discard(name)
         self._begun.pop(name, None)
+        if self._board:
+            self._board.forget(str(name), _keeper_of(str(name)))
         self.refresh()
 
     def _keeper_has_ended(self, end: TaskEnd) -> None:
@@ -116,7 +122,7 @@ class Services:
             self._elect(definition)
             return
         context = ServiceContext(str(definition.name), node=self._me, stopping=self._running.stop.is_set)
-        self._running.start(definition.service(lambda: definition.step(context)))
+        self._running.start(definition.service(lambda: definition.step(context), self._listeners))
 
     def _elect(self, definition: ServiceDefinition) -> None:
         name = str(definition.name)
@@ -130,11 +136,21 @@ class Services:
         )
         stop_grace = seconds(self._settings.stop_grace)
         single = Single(
-            definition, lease, self._running, self._events, me=self._me, clock=self._clock, stop_grace=stop_grace
+            definition,
+            lease,
+            self._running,
+            self._events,
+            me=self._me,
+            clock=self._clock,
+            stop_grace=stop_grace,
+            listeners=self._listeners,
         )
         self._singles = (*self._singles, single)
         again = Backoff.fixed(lease.beat / 3, jitter=0.3)
-        self._keeping.start(Service(_keeper_of(name), single.step, wake=[single.wake], pacing=NO_PAUSE, backoff=again))
+        own = (log_failures, self._board.own) if self._board else (log_failures,)
+        self._keeping.start(
+            Service(_keeper_of(name), single.step, wake=[single.wake], pacing=NO_PAUSE, backoff=again, listeners=own)
+        )
 
     def _has_ended(self, end: TaskEnd) -> None:
         for single in self._singles:
@@ -143,6 +159,10 @@ class Services:
                 return
         if (name := Name.parse(end.name)) in self._retiring:
             self._retired(name)
+
+    def singles(self) -> dict[str, bool]:
+        """Name the singletons that stand for election here, and say which of them run here."""
+        return {single.name: single.lease.held for single in self._singles}
 
     # The end.
 

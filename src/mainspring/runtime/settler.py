@@ -31,6 +31,8 @@ class Ended:
     claim: Claim
     outcome: Outcome
     by: NodeId
+    began: float | None = None
+    """When its body was started, on the monotonic clock; None: it was not, or somewhere else."""
     seconds: float | None = None
     keeps_place: bool = False
     settlement: Settlement | None = None
@@ -107,6 +109,8 @@ class Settler:
     async def _settle(self, batch: Sequence[Ended]) -> None:
         settlements = self._decide(batch)
         answers = await self._store.settle(settlements)
+        if self._events.meter:
+            self._events.meter.look()
         for ended, settlement, answer in zip(batch, settlements, answers, strict=True):
             self._answered(ended, settlement.change, answer)
 
@@ -182,9 +186,13 @@ class Settler:
 
     def _tell(self, change: Change, ended: Ended) -> None:
         self._events.count(change.event)
+        error = ended.outcome.error if isinstance(ended.outcome, Raised) else None
+        if self._events.meter:
+            self._events.meter.ended(
+                change.before, change.event, began=ended.began, seconds=ended.seconds, error=_what(change, error)
+            )
         if change.event is Event.SUCCEEDED and not self._events.listeners:
             return
-        error = ended.outcome.error if isinstance(ended.outcome, Raised) else None
         log_end(change, error)
         if not self._events.listeners or change.after is None:
             return
@@ -199,3 +207,10 @@ class Settler:
                 error=error,
             )
         )
+
+
+def _what(change: Change, error: AttemptError | None) -> str | None:
+    """Name what went wrong in one word: the class of an error, or why the job failed without one."""
+    if error is not None:
+        return error.type
+    return change.after.cause if change.after is not None else None

@@ -18,7 +18,7 @@ from mainspring.core.job import NodeId
 from mainspring.runtime.events import Events, log
 from mainspring.runtime.named_lease import NamedLease
 from mainspring.runtime.service import ServiceContext, ServiceDefinition
-from mainspring.supervise import Directive, Ending, Idle, Notifier, Sleep, Stop, TaskEnd, TaskSet
+from mainspring.supervise import Directive, Ending, Idle, Listener, Notifier, Sleep, Stop, TaskEnd, TaskSet
 from mainspring.supervise.lines import first_of
 
 JITTER: Final = 0.25  # by which a look may come sooner, so that nodes started together do not ask together
@@ -41,6 +41,7 @@ class Single:
         me: Callable[[], NodeId],
         clock: Clock,
         stop_grace: float,
+        listeners: tuple[Listener, ...] = (),
         roll: Callable[[], float] = random.random,
     ) -> None:
         self.name: Final = str(definition.name)
@@ -52,6 +53,7 @@ class Single:
         self._me = me
         self._clock = clock
         self._stop_grace = stop_grace
+        self._listeners = listeners
         self._roll = roll
         self._asked_at = self._ask_at = self._alert_until = float("-inf")
         self._over = Stop()
@@ -162,7 +164,7 @@ class Single:
             return self._unanswered()
 
         log.info("service %s runs on node %s from now on, under term %s", self.name, self._me(), term)
-        body.start(self._definition.service(step))
+        body.start(self._definition.service(step, self._listeners))
         try:
             while self.lease.held and not over.is_set():
                 if stop.is_set():  # the step under way may finish, for as long as the node lets us

@@ -236,6 +236,8 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
     concurrency: int = 0
     version: str = ""
     doorbell: str | None = None
+    takes_census: bool = False
+    """It counts what is in the store, for people, if it is the first of those that do."""
 
 
 class NodeView(Struct, frozen=True, kw_only=True):

@@ -1,17 +1,32 @@
-"""Mainspring over HTTP: `api(app, auth=…)` is an ASGI app, to be served alone or mounted in another. Needs the extra `web`.
+"""Mainspring over HTTP: `dashboard(app, auth=…)`, with pages, and `api(app, auth=…)`, without, are ASGI apps.
+
+Each is served alone or mounted in another. Needs the extra `dashboard`.
 
 Closed by default: without `auth` it answers to this machine only.
 """
 
 try:
-    import starlette as _starlette  # noqa: F401 - looked for here, so that what is missing is told by its name
+    import jinja2 as _jinja2  # noqa: F401 - looked for here, so that what is missing is told by its name
+    import starlette as _starlette  # noqa: F401 - as above
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "mainspring.web needs Starlette: pip install 'mainspring[web]'", name=error.name
+        "mainspring.web needs Starlette and Jinja2: pip install 'mainspring[dashboard]'", name=error.name
     ) from error
 
 from mainspring.web.application import api
 from mainspring.web.auth import ROLES, Auth, Identity, Password, Permission, TokenFile
+from mainspring.web.dashboard import Dashboard, dashboard
 from mainspring.web.gate import must_have_auth
 
-__all__ = ["ROLES", "Auth", "Identity", "Password", "Permission", "TokenFile", "api", "must_have_auth"]
+__all__ = [
+    "ROLES",
+    "Auth",
+    "Dashboard",
+    "Identity",
+    "Password",
+    "Permission",
+    "TokenFile",
+    "api",
+    "dashboard",
+    "must_have_auth",
+]

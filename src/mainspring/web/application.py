@@ -1,11 +1,11 @@
 """The ASGI app: a request is let in, read, allowed, done and answered, in this order, the same for every route."""
 
+import asyncio
 import inspect
-import logging
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,57 +14,57 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from mainspring.app import Mainspring
-from mainspring.client.plain import plain
+from mainspring.client.plain import plain, text
+from mainspring.client.redact import Redactor
 from mainspring.errors import DeclarationError
+from mainspring.stores.port import Store
+from mainspring.web.answers import json_answer
+from mainspring.web.audit import CUT_OFF, Came, write_down
 from mainspring.web.auth import Auth, Identity, Permission
-from mainspring.web.control import ROUTES
-from mainspring.web.gate import check_closed, check_origin
+from mainspring.web.gate import allow, check_closed, check_look, check_origin, is_local
+from mainspring.web.groups import ALL
+from mainspring.web.health import health_routes
+from mainspring.web.metrics import metrics_route
 from mainspring.web.openapi import document
+from mainspring.web.prefix import Prefixed
 from mainspring.web.problems import Answer, Error, Problem, short, told
 from mainspring.web.routes import AnyRoute, Asked, Nothing, Route
 
-audit = logging.getLogger("mainspring.audit")
-
 BASE: Final = "/api/v1"
+BESIDE: Final = ("metrics", "healthz", "readyz")
+"""Paths that are not below that."""
 MOST: Final = 1_000_000
 """Bytes of a body."""
 LOCAL: Final = Identity("local", frozenset(Permission))
 """Whoever asks from this machine, where there is no auth."""
 LISTED: Final = f"…{BASE}/openapi.json says what can be asked for, and what each field takes"
-HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-def api(app: Mainspring, *, auth: Auth | None = None, origins: Collection[str] = ()) -> ASGIApp:
+def api(
+    app: Mainspring, *, auth: Auth | None = None, origins: Collection[str] = (), redact: Iterable[str] = ()
+) -> ASGIApp:
     """Make the JSON API of an app, to be served alone or mounted in another ASGI app.
 
-    Without `auth` it answers to this machine only. `origins` are other addresses whose pages may ask for changes, as
-    `https://admin.example.com`; where it is itself need not be said, unless a proxy changes the header Host.
+    Without `auth` it answers to this machine only. `origins` are other addresses whose pages may look and ask for
+    changes, as `https://admin.example.com`; where it is itself need not be said, unless a proxy changes the header Host.
+    `redact` are names whose values are not shown, beside those that never are.
     """
-    DeclarationError.unless(
-        "api",
-        (
-            (isinstance(app, Mainspring), f"it is made of a Mainspring, and not of a {type(app).__name__}"),
-            (
-                auth is None or (callable(auth) and not isinstance(auth, type)),
-                "auth is a Password(…), a TokenFile(…) or a function that returns an Identity",  # it may be a secret
-            ),
-        ),
-    )
-    for origin in origins:
-        parts = urlsplit(origin)
-        if parts.scheme not in {"http", "https"} or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
-            raise DeclarationError(f"origin {origin!r}", "write it as https://admin.example.com")
-    desk = Desk(app, auth, frozenset(origins))
+    desk = Desk.of("api", app, auth, origins, redact)
     inside = Starlette(
-        routes=[desk.route(route) for route in described(ROUTES)],
-        exception_handlers={HTTPException: _not_found},
-        lifespan=partial(_open, app),
+        routes=[*map(desk.route, described(ALL)), *beside(desk)],
+        exception_handlers={HTTPException: not_found},
+        lifespan=partial(opened, app),
     )
     inside.router.redirect_slashes = False  # it would lead to whatever the header Host says
-    return Prefixed(inside)
+    return Prefixed(inside, {BASE.split("/")[1], *BESIDE})
+
+
+def beside(desk: "Desk") -> list[StarletteRoute]:
+    """Make the routes of `BESIDE`: what is measured, and whether it works."""
+    return [metrics_route(desk.app, desk.looking), *health_routes(desk.app)]
 
 
 def described(routes: Sequence[AnyRoute]) -> tuple[AnyRoute, ...]:
@@ -79,67 +79,124 @@ def described(routes: Sequence[AnyRoute]) -> tuple[AnyRoute, ...]:
     return whole
 
 
+Read: TypeAlias = Callable[[AnyRoute, Request], Awaitable[msgspec.Struct]]
+
+
 class Desk:
     """Where requests are taken in."""
 
-    def __init__(self, app: Mainspring, auth: Auth | None, origins: Collection[str]) -> None:
-        self._app = app
-        self._auth = auth
-        self._origins = origins
+    def __init__(self, app: Mainspring, auth: Auth | None, origins: Collection[str], redactor: Redactor) -> None:
+        self.app: Final = app
+        self.auth: Final = auth
+        self.origins: Final = origins
+        self._redactor: Final = redactor
+
+    @classmethod
+    def of(
+        cls, subject: str, app: Mainspring, auth: Auth | None, origins: Collection[str], redact: Iterable[str]
+    ) -> "Desk":
+        """Make one of what a program has given, or say what is wrong with that."""
+        DeclarationError.unless(
+            subject,
+            (
+                (isinstance(app, Mainspring), f"it is made of a Mainspring, and not of a {type(app).__name__}"),
+                (
+                    auth is None or (callable(auth) and not isinstance(auth, type)),
+                    "auth is a Password(…), a TokenFile(…) or a function that returns an Identity",  # it may be a secret
+                ),
+            ),
+        )
+        for origin in origins:
+            parts = urlsplit(origin)
+            port = {"http": ":80", "https": ":443"}.get(parts.scheme)
+            as_sent = f"{parts.scheme}://{parts.netloc.lower().removesuffix(port or '')}"
+            if port is None or not parts.netloc or origin != as_sent:
+                raise DeclarationError(f"origin {origin!r}", "write it as https://admin.example.com")
+        redactor = Redactor(app.registry, redact, forwarding=app.outbox.forwarding)
+        return cls(app, auth, frozenset(origins), redactor)
 
     def route(self, route: AnyRoute) -> StarletteRoute:
         async def respond(request: Request) -> Response:
-            return await self._respond(route, request)
+            return await self.respond(route, request)
 
         return StarletteRoute(BASE + route.path, respond, methods=[route.method], name=route.name)
 
-    async def _respond(self, route: AnyRoute, request: Request) -> Response:
+    async def respond(self, route: AnyRoute, request: Request, read: Read | None = None) -> Response:
+        """Do what is asked for, and answer in JSON. `read` reads what is said where that is not JSON either."""
         who: Identity | None = None
         said: object = None
+        given: object = None
+        problem: Error | None = None
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
-            if route.changes:
-                check_origin(request, self._origins)
-            who = await self._known(request)
-            _allow(who, route)
-            said = await _read(route, request)
-            given = await route.handler(Asked(self._app, who, said))
-            response = _json(200, plain(given))
-        except Problem as problem:
-            response = _json(problem.status, Answer(problem.error), problem.headers)
+            who = await self.known(request)
+            (check_origin if route.changes else check_look)(request, self.origins)
+            read = read or _read
+            if route.changes and route.permission not in {None, *who.permissions}:
+                said = await _heard(read, route, request)
+            allow(who, route.permission)
+            said = await read(route, request)
+            began = loop.time()
+            given = await self.done(route, who, said)
+            response = json_answer(200, plain(given))
         except HTTPException as error:  # of the program's own auth
-            response = _refused(error)
+            problem = refused(error)
+            response = json_answer(error.status_code, Answer(problem), dict(error.headers or {}))
+        except asyncio.CancelledError:  # the server ends, amid a change that may have been made
+            if route.changes:
+                await write_down(self.app, route, Came(who, said, given, CUT_OFF, 499, began))
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is answered in one shape
-            status, what = told(error)
-            response = _json(status, Answer(what))
+            status, problem = told(error)
+            response = json_answer(status, Answer(problem), error.headers if isinstance(error, Problem) else None)
         if route.changes:
-            _write_down(route, who, said, response.status_code)
+            await write_down(self.app, route, Came(who, said, given, problem, response.status_code, began))
         return response
 
-    async def _known(self, request: Request) -> Identity:
-        if self._auth is None:
-            check_closed(request)
-            return LOCAL
-        found = self._auth(request)
-        who = await found if inspect.isawaitable(found) else found
-        if who is None:
-            raise _unknown(request, getattr(self._auth, "challenge", ""))
-        if not isinstance(who, Identity):
-            raise TypeError(f"auth returns an Identity or None, not {who!r}")
+    async def done(self, route: AnyRoute, who: Identity, said: Any) -> Any:  # noqa: ANN401 - of the route's own types
+        """Do what is asked for, for somebody who may; what is not to be shown is hidden in the record that this returns."""
+        if route.also is not None:
+            allow(who, route.also(said))
+        return self._redactor.whole(await route.handler(Asked(self.app, who, said, self._redactor)))
+
+    async def store(self) -> Store:
+        """Return the store, and open it if nobody has: mounted in another app, nobody may have."""
+        return await self.app._connection.store()  # noqa: SLF001 - `app.store` is for those who have opened it
+
+    async def looking(self, request: Request) -> Identity:
+        """Say who looks, or raise `Problem`."""
+        who = await self.known(request)
+        check_look(request, self.origins)
         return who
 
+    async def known(self, request: Request) -> Identity:
+        """Say who asks, or raise `Problem`."""
+        if self.auth is None:
+            check_closed(request)
+            return LOCAL
+        found = self.auth(request)
+        who = await found if inspect.isawaitable(found) else found
+        if who is None:
+            raise _unknown(request, self.auth)
+        if not isinstance(who, Identity):
+            raise TypeError(f"auth returns an Identity or None, not {who!r}")
+        return Identity(text(who.name), who.permissions)
 
-def _unknown(request: Request, challenge: str) -> Problem:
+
+def _unknown(request: Request, auth: Auth) -> Problem:
     message = "nobody is known by that" if "authorization" in request.headers else "say who you are"
+    challenge = getattr(auth, "challenge", "")
     hint = ""
-    if challenge:  # how the program's own function knows people, only the program can say
+    if challenge:
         basic = "by HTTP Basic: curl -u NAME:PASSWORD"
         hint = basic if challenge.startswith("Basic") else "by a token: Authorization: Bearer TOKEN"
+    elif is_local(request):  # how the program's own function knows people, only the program can say
+        name = getattr(auth, "__qualname__", type(auth).__qualname__)
+        hint = (
+            f"{name}, the program's own auth, returned None: sign in to the program first, or look at what it goes by"
+        )
     return Problem(401, "unknown", message, hint, headers={"www-authenticate": challenge or "Bearer"})
-
-
-def _allow(who: Identity, route: AnyRoute) -> None:
-    if route.permission is not None and route.permission not in who.permissions:
-        raise Problem(403, "not_allowed", f"{who.name} may not do {route.permission}")
 
 
 async def _read(route: AnyRoute, request: Request) -> msgspec.Struct:
@@ -147,11 +204,19 @@ async def _read(route: AnyRoute, request: Request) -> msgspec.Struct:
     try:
         if not route.changes:
             return _converted(route, request)
-        return _decoded(route, await _body(request) or b"{}")
+        return _decoded(route, await body_of(request, "application/json") or b"{}")
     except msgspec.ValidationError as error:
         raise Problem(422, "invalid", str(error), LISTED) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "bad_json", str(error)) from None
+
+
+async def _heard(read: Read, route: AnyRoute, request: Request) -> msgspec.Struct | None:
+    """Read what somebody says who may not have it done: the audit log tells what it was about."""
+    try:
+        return await read(route, request)
+    except Problem:
+        return None
 
 
 def _converted(route: AnyRoute, request: Request) -> msgspec.Struct:
@@ -164,8 +229,8 @@ def _decoded(route: AnyRoute, body: bytes) -> msgspec.Struct:
     return found
 
 
-async def _body(request: Request) -> bytes:
-    """Take in a body, as much as may be; its announced length is not trusted."""
+async def body_of(request: Request, wanted: str) -> bytes:
+    """Take in a body of a type, as much as may be; its announced length is not trusted."""
     body = b""
     try:
         async for chunk in request.stream():
@@ -175,69 +240,31 @@ async def _body(request: Request) -> bytes:
     except ClientDisconnect:
         raise Problem(400, "cut_off", "the body has no end") from None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if body and kind != "application/json":
-        raise Problem(415, "not_json", "a body is of the type application/json")
+    if body and kind != wanted:
+        raise Problem(415, "not_json", f"a body is of the type {wanted}")
     return body
 
 
-def _write_down(route: AnyRoute, who: Identity | None, said: object, status: int) -> None:
-    """Have the log say who changed what, and how that went. What was sent along stays out of it: it may be secret."""
-    name, about = who.name if who else "unknown", getattr(said, "qname", "")
-    audit.info("%s %s %s: %d", _on_one_line(name), route.name, _on_one_line(about), status)
-
-
-def _on_one_line(text: str) -> str:
-    return text if text.isprintable() else repr(text)
-
-
-def _json(status: int, value: object, headers: dict[str, str] | None = None) -> Response:
-    body = msgspec.json.encode(value)
-    return Response(body, status, {**HEADERS, **(headers or {})}, "application/json")
-
-
-async def _not_found(_: HTTPConnection, error: Exception) -> Response:  # async: Starlette has a thread call any other
+async def not_found(_: HTTPConnection, error: Exception) -> Response:  # async: Starlette has a thread call any other
     """Say what Starlette has refused in the shape of all others."""
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
     headers = dict(error.headers or {})
     if error.status_code == 405 and "Allow" in headers:
         what = Error(code="wrong_method", message=f"this is asked for with {headers['Allow']}", hint=LISTED)
-        return _json(405, Answer(what), headers)
+        return json_answer(405, Answer(what), headers)
     if error.status_code == 404:
-        return _json(404, Answer(Error(code="not_found", message="there is no such path", hint=LISTED)), headers)
-    return _refused(error)
+        return json_answer(404, Answer(Error(code="not_found", message="there is no such path", hint=LISTED)), headers)
+    return json_answer(error.status_code, Answer(refused(error)), headers)
 
 
-def _refused(error: HTTPException) -> Response:
+def refused(error: HTTPException) -> Error:
+    """Say what somebody else has refused in the shape of all others."""
     code = {401: "unknown", 403: "not_allowed", 404: "not_found", 405: "wrong_method"}.get(error.status_code, "refused")
-    return _json(error.status_code, Answer(Error(code=code, message=short(error.detail))), dict(error.headers or {}))
+    return Error(code=code, message=short(error.detail))
 
 
 @asynccontextmanager
-async def _open(app: Mainspring, _: Starlette) -> AsyncIterator[None]:
+async def opened(app: Mainspring, _: Starlette) -> AsyncIterator[None]:
     """Hold the store open while it is served. Mounted, it is opened when it is first needed."""
     async with app:
         yield
-
-
-class Prefixed:
-    """Finds the routes under whatever prefix: mounted, behind a proxy that takes one away, or both.
-
-    Mounted in an app with a `root_path`, behind a proxy that takes that away, a path begins with the end of its
-    `root_path` only; Starlette looks for the whole, and finds nothing.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            root = scope.get("root_path", "").rstrip("/")
-            scope = {**scope, "root_path": root, "path": root + inner(scope["path"], root)}
-        await self._app(scope, receive, send)
-
-
-def inner(path: str, root: str) -> str:
-    """Return the part of a path that is ours, below all of a prefix, an end of it, or nothing."""
-    ends = [root[at:] for at, letter in enumerate(root) if letter == "/"]
-    found = [path[len(end) :] for end in ends if path.startswith(f"{end}/")]
-    return next((one for one in (*found, path) if one.startswith(f"{BASE}/")), path)

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 from starlette.requests import HTTPConnection
 
 from mainspring.errors import DeclarationError
+from mainspring.web.guesses import Guesses
 
 log = logging.getLogger("mainspring.web")
 
@@ -28,8 +29,33 @@ SHORTEST_TOKEN: Final = 20
 
 
 class Permission(StrEnum):
-    """What somebody may do, one for each action."""
+    """What somebody may do. Those that look come first; what belongs together is one."""
 
+    OVERVIEW_LOOK = "overview.look"
+    JOBS_LOOK = "jobs.look"
+    JOBS_RETRY = "jobs.retry"
+    JOBS_CANCEL = "jobs.cancel"
+    JOBS_RUN_NOW = "jobs.run_now"
+    JOBS_DELETE = "jobs.delete"
+    JOBS_ENQUEUE = "jobs.enqueue"  # also clone
+    QUEUES_LOOK = "queues.look"
+    QUEUES_PAUSE = "queues.pause"  # and resume
+    QUEUES_LIMIT = "queues.limit"
+    SCHEDULES_LOOK = "schedules.look"
+    SCHEDULES_RUN = "schedules.run"
+    SCHEDULES_PAUSE = "schedules.pause"  # and resume
+    SCHEDULES_BACKFILL = "schedules.backfill"
+    NODES_LOOK = "nodes.look"
+    NODES_ORDER = "nodes.order"  # quiet, resume, stop, concurrency
+    NODES_STACKS = "nodes.stacks"
+    SERVICES_LOOK = "services.look"
+    OUTBOXES_LOOK = "outboxes.look"
+    OUTBOXES_REPLAY = "outboxes.replay"
+    OUTBOXES_DISCARD = "outboxes.discard"
+    BREAKERS_LOOK = "breakers.look"
+    BREAKERS_FORCE = "breakers.force"  # open, close, reset
+    PLUGINS_LOOK = "plugins.look"
+    AUDIT_LOOK = "audit.look"
     CONTROL_LIST = "control.list"
     CONTROL_ADD = "control.add"
     CONTROL_CANCEL = "control.cancel"
@@ -39,15 +65,26 @@ class Permission(StrEnum):
     CONTROL_FLUSH = "control.flush"
 
 
-_LOOK: Final = frozenset({Permission.CONTROL_LIST})
-_OPERATE: Final = frozenset({Permission.CONTROL_CANCEL, Permission.CONTROL_RUN, Permission.CONTROL_FLUSH})
+_ADMIN: Final = frozenset(
+    {
+        Permission.JOBS_DELETE,
+        Permission.JOBS_ENQUEUE,
+        Permission.OUTBOXES_DISCARD,
+        Permission.CONTROL_ADD,
+        Permission.CONTROL_SUBMIT,
+        Permission.CONTROL_ITERATE,
+    }
+)
+_LOOK: Final = frozenset(
+    one for one in Permission if one.endswith((".look", ".list")) and one is not Permission.AUDIT_LOOK
+)
 
 ROLES: Final[Mapping[str, frozenset[Permission]]] = {
     "viewer": _LOOK,
-    "operator": _LOOK | _OPERATE,
+    "operator": frozenset(Permission) - _ADMIN,
     "admin": frozenset(Permission),
 }
-"""Viewers look; operators do what code has foreseen; admins also say what is to be done: schedules, statements."""
+"""Viewers look; operators do what code has foreseen; admins also say what is to be done, and what is to be forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +114,10 @@ Auth: TypeAlias = Callable[[HTTPConnection], Awaitable[Identity | None] | Identi
 
 
 class Password:
-    """One name and one password, by HTTP Basic: `Password(os.environ["ADMIN_PASSWORD"])`."""
+    """One name and one password, by HTTP Basic: `Password(os.environ["ADMIN_PASSWORD"])`.
+
+    Ten wrong ones in a minute are looked at from one address, and no more.
+    """
 
     challenge: Final = 'Basic realm="mainspring", charset="UTF-8"'
 
@@ -91,10 +131,18 @@ class Password:
         )
         self._identity: Final = Identity.of(name, role)
         self._digest: Final = _digest(f"{name}:{password}")
+        self.guesses = Guesses()
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
-        given = _basic(_credentials(connection, "basic"))
-        return self._identity if hmac.compare_digest(_digest(given), self._digest) else None
+        said = _credentials(connection, "basic")
+        if not said:
+            return None
+        given = _digest(_basic(said))
+        self.guesses.check(connection, given)
+        if hmac.compare_digest(given, self._digest):
+            return self._identity
+        self.guesses.was_wrong(connection, given)
+        return None
 
 
 class TokenFile:

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from msgspec import Struct, UnsetType
 
+from mainspring.client.plain import IMPLIED, UNFOLDED
 from mainspring.core.names import Name
-from mainspring.stores.records import JobView, NodeView
 
 Schema = dict[str, Any]
 
@@ -35,7 +35,6 @@ _PLAIN: Final[Mapping[object, Schema]] = {
     object: {},
     Any: {},
 }
-_UNFOLDED: Final[Mapping[type, str]] = {JobView: "job", NodeView: "node"}
 
 
 class Described:
@@ -90,12 +89,14 @@ class Described:
         if issubclass(kind, Enum):
             return {"enum": [one.value for one in kind]}
         properties, required = self._fields(kind)
-        if inner := _UNFOLDED.get(kind):
+        if inner := UNFOLDED.get(kind):
             more, also = self._fields(get_type_hints(kind)[inner])
             properties = {**more, **properties}
             required = [*also, *required]
             del properties[inner]
             required.remove(inner)
+        implied = {name: self.schema(given) for name, (given, _) in IMPLIED.get(kind, {}).items()}
+        properties, required = {**properties, **implied}, [*required, *implied]
         return {"type": "object", "properties": properties, "required": required}
 
     def _fields(self, kind: type) -> tuple[dict[str, Schema], list[str]]:

@@ -1,4 +1,5 @@
-"""What is refused before it is looked at: strangers where there is no auth, and changes that another site's page asks for.
+"""What is refused before it is looked at: strangers where there is no auth, what somebody may not do, and what another
+site's page asks for.
 
 Without auth, only this machine is answered. Neither its address nor its name is proof alone: behind a proxy everyone has
 a local address, and a page whose name was turned to 127.0.0.1 has a browser of this machine ask. So the client, the
@@ -13,10 +14,11 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 
 from mainspring.errors import DeclarationError
-from mainspring.web.auth import Auth
+from mainspring.web.auth import Auth, Identity, Permission
 from mainspring.web.problems import Problem
 
-_PROXIES: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+_PROXIES: Final = ("forwarded", "x-forwarded", "x-real-ip", "via")
+"""How the names of headers begin that proxies add."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -41,12 +43,20 @@ def is_loopback(host: str) -> bool:
 
 def check_closed(connection: HTTPConnection) -> None:
     """Let only this machine in."""
+    if not is_local(connection):
+        hint = "give dashboard(…) or api(…) an auth; without one it answers to this machine only"
+        raise Problem(403, "closed", "this is open to its own machine only", hint)
+
+
+def is_local(connection: HTTPConnection) -> bool:
+    """Say whether somebody on this machine asks, and nobody through a proxy."""
     client = connection.client.host if connection.client else ""
     asked = _netloc(f"//{connection.headers.get('host', '')}")
-    proxied = any(name in connection.headers for name in _PROXIES)
-    if not is_loopback(client) or asked is None or not is_loopback(asked[0]) or proxied:
-        hint = "give mainspring.web.api an auth; without one it answers to this machine only"
-        raise Problem(403, "closed", "this is open to its own machine only", hint)
+    # nginx adds no header unless it is told to, but has long spoken HTTP 1.0, which browsers and curl do not.
+    proxied = connection.scope.get("http_version") == "1.0" or any(
+        name.startswith(_PROXIES) for name in connection.headers
+    )
+    return is_loopback(client) and asked is not None and is_loopback(asked[0]) and not proxied
 
 
 def check_origin(connection: HTTPConnection, trusted: Collection[str]) -> None:
@@ -61,9 +71,24 @@ def check_origin(connection: HTTPConnection, trusted: Collection[str]) -> None:
         raise _foreign(origin)
 
 
+def check_look(connection: HTTPConnection, trusted: Collection[str]) -> None:
+    """Refuse what a page of another site fetches by itself: how long it takes would tell what is found. Links are fine."""
+    headers = connection.headers
+    site = headers.get("sec-fetch-site", "none")
+    goes_there = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    if site not in {"same-origin", "none"} and not goes_there and headers.get("origin") not in trusted:
+        raise _foreign(site)
+
+
+def allow(who: Identity, permission: Permission | None) -> None:
+    """Raise where somebody may not."""
+    if permission is not None and permission not in who.permissions:
+        raise Problem(403, "not_allowed", f"{who.name} may not do {permission}")
+
+
 def _foreign(what: str) -> Problem:
-    hint = "behind a proxy that changes Host, name the address that people see: api(app, origins=['https://…'])"
-    return Problem(403, "foreign_origin", f"a change was asked for from another site: {what[:200]!r}", hint)
+    hint = "behind a proxy that changes Host, name the address that people see: origins=['https://…'], or --origin"
+    return Problem(403, "foreign_origin", f"a page of another site asks for this: {what[:200]!r}", hint)
 
 
 def _same(origin: str, host: str) -> bool:

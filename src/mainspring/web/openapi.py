@@ -20,6 +20,7 @@ _ERRORS: Final = {
     "413": "it is too large",
     "415": "it is no JSON",
     "422": "it can be read, and makes no sense",
+    "429": "too many wrong passwords came from there",
     "500": "something went wrong",
     "503": "the store is not there",
 }
@@ -37,6 +38,7 @@ def document(routes: Sequence[AnyRoute]) -> dict[str, Any]:
             "operationId": route.name,
             "summary": inspect.getdoc(route.handler),
             "x-permission": route.permission,
+            "description": _permission(route),
             "responses": {
                 "200": {"description": "done", **_json(described.schema(route.gives))},
                 **{status: {"$ref": f"#/components/responses/{status}"} for status in _ERRORS},
@@ -59,6 +61,11 @@ def document(routes: Sequence[AnyRoute]) -> dict[str, Any]:
             },
         },
     }
+
+
+def _permission(route: AnyRoute) -> str:
+    also = ", and the permission of the action" if route.also else ""
+    return f"Needs the permission {route.permission}{also}." if route.permission else "Whoever is known may."
 
 
 def _requests(routes: Sequence[AnyRoute]) -> tuple[dict[type, str], dict[str, Schema]]:

@@ -61,6 +61,15 @@ class Kind(NamedTuple):
 KINDS: Final = (  # the first that fits
     Kind(errors.UnknownSchedule, 404, "unknown_schedule"),
     Kind(errors.UnknownTask, 404, "unknown_task"),
+    Kind(errors.UnknownQueue, 404, "unknown_queue"),
+    Kind(errors.UnknownNode, 404, "unknown_node"),
+    Kind(errors.UnknownOutbox, 404, "unknown_outbox"),
+    Kind(errors.UnknownBreaker, 404, "unknown_breaker"),
+    Kind(errors.JobGone, 404, "unknown_job"),
+    Kind(errors.IllegalTransition, 409, "wrong_state"),
+    Kind(errors.NodeGone, 409, "node_gone", "it has ended, or was declared dead"),
+    Kind(errors.NoAnswer, 409, "no_answer", "…/nodes/show has the answer once it is there"),
+    Kind(errors.NoOverview, 409, "no_overview", "SQLite, PostgreSQL and memory stores play that role"),
     Kind(errors.CapabilityError, 403, "not_granted"),
     Kind(Signal, 409, "not_now", "the program has put it off"),
     Kind(errors.HostMissing, 409, "no_host", "the program offers one with app.host.offer(…)"),
@@ -81,15 +90,22 @@ def short(message: str) -> str:
 
 def told(error: Exception) -> tuple[int, Error]:
     """Say an error; one that nobody has thought of is logged, and told by its id only."""
+    if isinstance(error, Problem):
+        return error.status, error.error
     for kind in KINDS:
         if isinstance(error, kind.raised):
             number = getattr(error, "code", None)
             return kind.status, Error(
                 code=kind.code,
-                message=short(str(error)),
+                message=short(_words(error)),
                 hint=kind.hint or UNSET,
                 number=number if isinstance(number, int) else UNSET,
             )
     id_ = uuid4().hex[:12]
     log.error("request failed, %s", id_, exc_info=error)
     return 500, Error(code="internal", message="something went wrong here", hint=f"the log has it as {id_}")
+
+
+def _words(error: Exception) -> str:
+    """Say an error without what it may have of arguments that are not shown: a unique key is made of them."""
+    return f"its unique key is taken by job {error.job}" if isinstance(error, errors.Conflict) else str(error)

@@ -2,12 +2,17 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from mainspring.app import Mainspring
+from mainspring.client.plain import text
+from mainspring.client.redact import Redactor
+from mainspring.stores.port import Store
 from mainspring.web.auth import Identity, Permission
+
+LONGEST_NAME: Final = 200
 
 Q = TypeVar("Q", bound=Struct)
 A = TypeVar("A")
@@ -24,6 +29,17 @@ class Asked(Generic[Q]):
     app: Mainspring
     who: Identity
     said: Q
+    redact: Redactor
+    """What is hidden. Answers are held against it after the handler; handlers ask it what may be searched for."""
+
+    @property
+    def by(self) -> str:
+        """Name whoever asks, as every store can keep it."""
+        return text(self.who.name).replace("\0", "")[:LONGEST_NAME]
+
+    async def store(self) -> Store:
+        """Return the store, and open it if nobody has: mounted in another app, nobody may have."""
+        return await self.app._connection.store()  # noqa: SLF001 - `app.store` is for those who have opened it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,8 @@ class Route(Generic[Q, A]):
     gives: type[A]
     """Written as `--json` of the command line writes it."""
     handler: Callable[[Asked[Q]], Awaitable[A]]
+    also: Callable[[Q], Permission] | None = None
+    """Another permission that is needed, where that hangs on what is asked for."""
 
     @property
     def changes(self) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from mainspring.cli.words import length
+from mainspring.client.words import length
 from mainspring.core.job import JobId, NodeId, State
 from mainspring.stores.records import JobView, NodeView
 

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mainspring.cli.words import count, length
+from mainspring.cli.demo.fates import FATES
+from mainspring.client.words import count, length
 from mainspring.core.job import FINISHED, Cause, JobId, State
 from mainspring.core.machine import Event
 from mainspring.stores.port import Inspector
@@ -92,12 +93,12 @@ class Story:
 
 
 async def read_story(store: Inspector, enqueued: frozenset[JobId]) -> Story:
-    """Read everything that is in the store."""
+    """Read everything that is in the store and belongs to the story."""
     jobs: list[JobView] = []
     after: JobId | None = None
     while True:
         page = await store.list_jobs(JobFilter(), after=after)
-        jobs += page.jobs
+        jobs += [view for view in page.jobs if str(view.job.task) in FATES]
         after = page.after
         if after is None:
             break

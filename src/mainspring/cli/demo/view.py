@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import click
 
 from mainspring.cli.demo.events import Happening, Moment, Watcher
+from mainspring.cli.demo.fates import FATES
 from mainspring.cli.table import Column, fit, has_rich, rich_table, terminal_width
-from mainspring.cli.words import count
+from mainspring.client.words import count
 from mainspring.core.job import FINISHED, WAITING, State
 from mainspring.stores.records import JobView
 
@@ -21,17 +22,6 @@ if TYPE_CHECKING:
 
 LAST: Final = 8  # happenings that stay on the screen
 BAR: Final = 10
-
-FATES: Final = {
-    "quick": "done in no time",
-    "film": "slow, says how far it is",
-    "flaky": "fails twice, then succeeds",
-    "primes": "heavy, in its own process",
-    "later": "scheduled for later",
-    "parcel": "snoozes until it can go on",
-    "march": "cancelled while it runs",
-    "poison": "kills its worker each time",
-}
 
 COLUMNS: Final = (
     Column("TASK"),

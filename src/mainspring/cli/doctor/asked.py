@@ -5,9 +5,13 @@ from datetime import date
 from importlib.resources import files
 from typing import Final, NamedTuple
 
+from mainspring.stores.held import Held
+from mainspring.stores.postgres.held import held
 from mainspring.stores.postgres.migrate import MIGRATIONS
 from mainspring.stores.postgres.statements import Statement
 from mainspring.stores.postgres.verb import Ask, Verb
+
+__all__ = ["Held", "Part", "Role", "Server", "held", "history", "role", "server"]
 
 _FOLDER: Final = files("mainspring.cli.doctor").joinpath("sql")
 
@@ -17,7 +21,6 @@ def _read(name: str) -> Statement:
 
 
 _SERVER: Final = _read("server")
-_HELD: Final = _read("held")
 _ROLE: Final = _read("role")
 _HISTORY: Final = _read("history")
 
@@ -35,18 +38,6 @@ class Server(NamedTuple):
     connections: int
     """How many it takes of those who are no superusers."""
     in_use: int
-
-
-class Held(NamedTuple):
-    """What keeps dead rows from being cleared away."""
-
-    who: str
-    role: str
-    program: str
-    state: str
-    seconds: float | None
-    """For how long; None: nobody knows."""
-    pid: int | None
 
 
 class Role(NamedTuple):
@@ -74,12 +65,6 @@ class Part(NamedTuple):
 def server() -> Verb[Server]:
     rows = yield Ask(_SERVER)
     return Server(*rows[0])
-
-
-def held(seconds: float) -> Verb[tuple[list[Held], bool]]:
-    """Say also whether sessions of all roles were seen."""
-    rows = yield Ask(_HELD, (seconds,))
-    return [Held(*row[:-1]) for row in rows if row[0] is not None], rows[0][-1]
 
 
 def role() -> Verb[Role]:

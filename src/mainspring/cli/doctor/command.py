@@ -23,6 +23,7 @@ from mainspring.cli.table import styled
 from mainspring.errors import DeclarationError, SchemaError, StoreError
 from mainspring.stores.port import Store
 
+TOLD: Final = ("level", "subject", "says", "do")
 NEEDED: Final = frozenset({"server", "schema", "role", "document"})
 """Subjects without which a store cannot be opened."""
 
@@ -47,7 +48,7 @@ async def _examine(url: str | None, target: str | None, *, as_json: bool) -> Cod
             if finding.level is Level.FAIL:
                 worst = Code.FAILED
             if as_json:
-                print_json(finding)
+                print_json({name: getattr(finding, name) for name in TOLD})
             else:
                 _print(finding)
     return worst

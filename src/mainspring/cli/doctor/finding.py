@@ -1,35 +1,5 @@
-"""What a check has found."""
+"""What a check has found, as the doctor tells it."""
 
-from enum import StrEnum
+from mainspring.client.health.finding import Finding, Level, fail, ok, warn
 
-from msgspec import Struct
-
-
-class Level(StrEnum):
-    """How bad it is."""
-
-    OK = "ok"
-    WARN = "warn"  # it works; whoever knows of it can decide
-    FAIL = "fail"  # it does not work, or will not for long
-
-
-class Finding(Struct, frozen=True):
-    """One line of the report."""
-
-    level: Level
-    subject: str
-    says: str
-    do: str = ""
-    """What to do about it."""
-
-
-def ok(subject: str, says: str) -> Finding:
-    return Finding(Level.OK, subject, says)
-
-
-def warn(subject: str, says: str, do: str) -> Finding:
-    return Finding(Level.WARN, subject, says, do)
-
-
-def fail(subject: str, says: str, do: str) -> Finding:
-    return Finding(Level.FAIL, subject, says, do)
+__all__ = ["Finding", "Level", "fail", "ok", "warn"]

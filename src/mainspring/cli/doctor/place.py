@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
-from mainspring.cli.words import length, size
+from mainspring.client.words import length, size
 
 MOUNTS: Final = Path("/proc/self/mountinfo")
 SHARED: Final = frozenset(

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from mainspring.cli.doctor import asked
 from mainspring.cli.doctor.finding import Finding, Level, fail, ok
 from mainspring.cli.doctor.reached import reached, try_hosts
-from mainspring.cli.doctor.server import LONG, clocks, durability, pooler, room, vacuum, version
+from mainspring.cli.doctor.server import clocks, durability, pooler, room, vacuum, version
 from mainspring.cli.doctor.tables import days, rights, schema
+from mainspring.client.health.held import LONG
 from mainspring.errors import StoreError
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.migrate import found

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import asyncpg
 
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
-from mainspring.cli.words import count
+from mainspring.client.words import count
 from mainspring.errors import StoreError
 from mainspring.stores.postgres.connect import connect
 from mainspring.stores.postgres.hosts import Host, hosts, options

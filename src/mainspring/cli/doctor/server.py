@@ -5,16 +5,13 @@ from typing import Final
 
 from mainspring.cli.doctor.asked import Held, Server
 from mainspring.cli.doctor.finding import Finding, ok, warn
-from mainspring.cli.words import count, length
+from mainspring.client.health.held import LONG, holders
+from mainspring.client.words import count, length
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.skew import LARGE
 
 OLDEST: Final = 15
 NEWEST: Final = 18
-LONG: Final = 300.0
-"""Seconds that a transaction may be open before it is worth a line."""
-MOST: Final = 5
-"""Transactions that are named."""
 
 _RISK: Final = {
     "fsync": "a crash of its machine may damage the whole database",
@@ -86,24 +83,8 @@ def vacuum(server: Server, held: list[Held], *, all_seen: bool) -> list[Finding]
     if not server.autovacuum:
         do = "switch it on: what has ended leaves dead rows behind, and tables grow without end"
         found.append(warn("vacuum", "autovacuum is off", do))
-    found += [warn("vacuum", _told(one), _end(one)) for one in held[:MOST]]
-    if len(held) > MOST:
-        found.append(warn("vacuum", f"and {len(held) - MOST} more", "look at pg_stat_activity"))
+    found += holders(held)
     if found:
         return found
     seen = "" if all_seen else ", as far as this role can see (GRANT pg_read_all_stats shows it all)"
     return [ok("vacuum", f"no transaction has been open for {length(LONG)}{seen}")]
-
-
-def _told(held: Held) -> str:
-    about = ", ".join(filter(None, [held.role, held.program, held.state]))
-    open_for = f" has been open for {length(held.seconds)}" if held.seconds is not None else ""
-    return f"{held.who} ({about}){open_for} and keeps dead rows from being cleared away"
-
-
-def _end(held: Held) -> str:
-    if held.pid is not None:
-        return f"see what it is at; SELECT pg_terminate_backend({held.pid}) ends it"
-    if held.seconds is not None:
-        return "COMMIT PREPARED or ROLLBACK PREPARED, by whoever prepared it"
-    return "bring the standby back, or drop the slot: SELECT pg_drop_replication_slot(…)"

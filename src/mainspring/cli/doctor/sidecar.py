@@ -8,7 +8,7 @@ from pathlib import Path
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
 from mainspring.cli.doctor.place import MOUNTS, SHARED, disk, kind_of, may, written
 from mainspring.cli.sidecar import advice, says
-from mainspring.cli.words import count, size
+from mainspring.client.words import count, size
 from mainspring.errors import StoreError
 from mainspring.stores.sidecar import SidecarStore
 from mainspring.stores.sidecar.form import VERSION, Standing

@@ -6,7 +6,7 @@ from typing import Final
 
 from mainspring.cli.doctor.asked import Part, Role
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
-from mainspring.cli.words import count, size
+from mainspring.client.words import count, size
 from mainspring.errors import SchemaError
 from mainspring.stores.postgres.migrate import WANTED, Found, check
 from mainspring.stores.postgres.settings import Settings

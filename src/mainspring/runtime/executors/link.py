@@ -34,8 +34,10 @@ _SYSTEM: Final = SystemClock()
 class Hold:
     """Holds virtual time while a thread is at work, but not while it waits for what only the loop can do."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, thread: int | None = None) -> None:
         self._what = what
+        self.thread = thread
+        """Its number while it is at this work; several may have the same name."""
         self._held: AbstractContextManager[None] | None = None
         self._waiting = 0
         self._over = False
@@ -48,6 +50,7 @@ class Hold:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over = True
+        self.thread = None  # it is at other work now
         self._release()
 
     def wait(self) -> None:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from mainspring.clock import outside
 from mainspring.errors import DeclarationError, ShuttingDown, SlotDied
-from mainspring.runtime.call import CallFacts, current_call
+from mainspring.runtime.call import CallFacts, current_call, current_trace
 from mainspring.runtime.context import Context, Link
 from mainspring.runtime.definition import Definition
 from mainspring.runtime.executors.child import Child
@@ -96,6 +96,7 @@ class ProcessExecutor:
             facts=facts,
             saved=link.saved.payload if link else facts.saved,
             remaining=context.remaining() if context else facts.timeout,
+            trace=current_trace.get(),
         )
         child = self._free_child()
         try:

@@ -22,7 +22,7 @@ from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Final, NoReturn
 
-from mainspring.runtime.call import IN_SLOT, CallFacts, current_call
+from mainspring.runtime.call import IN_SLOT, current_call, current_trace
 from mainspring.runtime.context import Context
 from mainspring.runtime.definition import Definition
 from mainspring.runtime.executors.invoke import Invocation
@@ -82,7 +82,7 @@ class Slot:
         self._link = link
         try:
             definition = self._find(call.reference, call.context)
-            value = copy_context().run(self._invoke, definition, call.facts, Context(call.facts, link))
+            value = copy_context().run(self._invoke, definition, call, Context(call.facts, link))
             answer: FromSlot = Returned(definition.result.encode(value))
         except BaseException as error:  # noqa: BLE001 - told to the node, SystemExit too
             answer = Raised(thrown(error))
@@ -99,9 +99,10 @@ class Slot:
             self._tasks[reference] = find(reference, context)
         return self._tasks[reference]
 
-    def _invoke(self, definition: Definition, facts: CallFacts, context: Context) -> object:
-        current_call.set(facts)
-        invocation = self._invocation = Invocation(definition, facts, context)
+    def _invoke(self, definition: Definition, call: Call, context: Context) -> object:
+        current_call.set(call.facts)
+        current_trace.set(call.trace)
+        invocation = self._invocation = Invocation(definition, call.facts, context)
         if context.cancelled:  # while its module was imported
             invocation.stop()
         return invocation.run()

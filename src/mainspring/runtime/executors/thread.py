@@ -45,7 +45,7 @@ class ThreadExecutor:
             raise ShuttingDown(what)
         thread = self._rested.pop() if self._rested else self._new_thread()
         work = _Work(self, invocation)
-        hold = Hold(f"{thread.name} in {what}")
+        hold = Hold(f"{thread.name} in {what}", thread.ident)
         if link is not None:
             link.hold = hold
         self._works.add(work)

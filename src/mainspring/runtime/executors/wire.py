@@ -37,6 +37,8 @@ class Call(Struct, frozen=True, kw_only=True, tag="call"):
     """As of now: middleware may have saved something."""
     remaining: float | None
     """Seconds until the timeout."""
+    trace: str | None = None
+    """The span of the attempt, where the node is traced."""
 
 
 class Cancel(Struct, frozen=True, tag="cancel"):

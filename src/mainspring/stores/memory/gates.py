@@ -49,6 +49,8 @@ class Gates:
 
     def __init__(self) -> None:
         self._gates: dict[tuple[Scope, str], Gate] = {}
+        self.limits: dict[str, tuple[int, str]] = {}
+        """What operators have said of queues, in place of what is declared, and who they were."""
         self._taken: dict[JobId, dict[int, Taken]] = {}  # by lease: a body may go on while its job runs again
         self._inside: dict[Subject, set[Place]] = {}
         self._spent: Accounts = {}
@@ -63,12 +65,31 @@ class Gates:
             self._spent.pop(where, None)
         return self._gates.get(where) != before
 
+    @property
+    def declared(self) -> tuple[Gate, ...]:
+        return tuple(self._gates.values())
+
+    def limit(self, queue: str, concurrency: int | None, by: str) -> bool:
+        """Have an operator's limit hold for a queue, or the declared one again; returns whether that changes anything."""
+        before = self.limits.get(queue)
+        if concurrency == (before[0] if before else None):
+            return False
+        if concurrency is None:
+            del self.limits[queue]
+        else:
+            self.limits[queue] = concurrency, by
+        return True
+
     def is_full(self, subject: Subject) -> bool:
         """Say whether one has to leave before another may enter."""
+        concurrency = self._concurrency(subject)
+        return concurrency is not None and len(self._inside.get(subject, ())) >= concurrency
+
+    def _concurrency(self, subject: Subject) -> int | None:
+        if subject.scope is Scope.QUEUE and subject.name in self.limits:
+            return self.limits[subject.name][0]
         gate = self._gates.get((subject.scope, subject.name))
-        if gate is None or gate.concurrency is None:
-            return False
-        return len(self._inside.get(subject, ())) >= gate.concurrency
+        return gate.concurrency if gate else None
 
     def opens_at(self, subject: Subject) -> datetime | None:
         """Say when the rate allows the next to enter; None: at any time."""

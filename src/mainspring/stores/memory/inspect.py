@@ -16,6 +16,7 @@ from mainspring.stores.records import (
     Order,
     QueueView,
 )
+from mainspring.stores.searching import is_listed
 
 
 class InspectorRole(Guarded):
@@ -29,7 +30,7 @@ class InspectorRole(Guarded):
     async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
         with self._locked():
             views = [row.view for row in self._tables.rows.values()]
-        fitting = (view for view in views if (after is None or view.job.id < after) and _fits(view, which))
+        fitting = (view for view in views if (after is None or view.job.id < after) and is_listed(which, view))
         found = nlargest(limit + 1, fitting, key=lambda view: view.job.id.int)
         page = tuple(found[:limit])
         return JobPage(jobs=page, after=page[-1].job.id if page and len(found) > limit else None)
@@ -64,15 +65,3 @@ class InspectorRole(Guarded):
     async def orders(self, node: NodeId) -> tuple[Order, ...]:
         with self._locked():
             return tuple(order for order in self._tables.orders.values() if order.node == node)
-
-
-def _fits(view: JobView, which: JobFilter) -> bool:
-    job = view.job
-    return (
-        (not which.states or job.state in which.states)
-        and which.queue in {None, job.queue}
-        and which.task in {None, job.task}
-        and (which.tag is None or which.tag in view.facts.tags)
-        and which.cause in {None, job.cause}
-        and which.parent in {None, view.facts.parent}
-    )

@@ -13,6 +13,7 @@ from mainspring.stores.memory.jobs import JobsRole
 from mainspring.stores.memory.locks import LocksRole
 from mainspring.stores.memory.nodes import NodesRole, OperatorRole
 from mainspring.stores.memory.outboxes import OutboxesRole
+from mainspring.stores.memory.overview import OverviewRole
 from mainspring.stores.memory.schedules import SchedulesRole
 from mainspring.stores.memory.upkeep import UpkeepRole
 
@@ -29,8 +30,9 @@ class MemoryStore(
     LocksRole,
     OperatorRole,
     InspectorRole,
+    OverviewRole,
 ):
-    """Fulfils every role of `mainspring.stores.port.Store`, and that of `mainspring.stores.outbox.Outboxes`.
+    """Fulfils every role of `mainspring.stores.port.Store`, and those of `mainspring.stores.outbox.Outboxes` and `mainspring.stores.overview.Overview`.
 
     What it holds outlives `close`: who opens it again finds everything there.
     """

@@ -5,7 +5,7 @@ in the order of retention once it has finished. `write` is the only way to chang
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ from mainspring.stores.memory.logs import Logs
 from mainspring.stores.memory.plans import Plans
 from mainspring.stores.memory.turns import Turns
 from mainspring.stores.memory.uniques import Uniques
+from mainspring.stores.overview import Entry, NodeReport, Tally
 from mainspring.stores.records import (
     AttemptView,
     JobView,
@@ -95,6 +96,10 @@ class Tables:
         self.order_ids = count(1)
         self.paused: dict[str, Pause] = {}
         self.locks: dict[str, Lock] = {}
+        self.tallies: dict[tuple[timedelta, datetime, str], Tally] = {}
+        self.reports: dict[NodeId, NodeReport] = {}
+        self.entries: dict[int, Entry] = {}
+        self.entry_ids = count(1)
         self.lock_terms = count(1)  # one for all locks: a lock that was pruned must not begin again
 
     def insert(self, view: JobView) -> None:

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from mainspring.stores.memory.guard import Guarded
+from mainspring.stores.overview import KEEP_AUDIT
 from mainspring.stores.records import Compacted
 
 A_DAY: Final = timedelta(days=1)
@@ -47,6 +48,7 @@ class UpkeepRole(Guarded):
             left -= self._prune_nodes(left, now - A_DAY)
             left -= self._prune_orders(left, now - A_DAY)
             left -= self._prune_locks(left, now - A_DAY)
+            left -= self._prune_audit(left, now - KEEP_AUDIT)
             self._tables.gates.forget(now)
         if left < limit:
             self._ring()
@@ -77,7 +79,10 @@ class UpkeepRole(Guarded):
         nodes = self._tables.nodes
         keep_places = {taken.node for taken in self._tables.gates}
         dead = (name for name, node in nodes.items() if node.died_at and node.died_at <= a_day_ago and not node.running)
-        return _drop(nodes, (name for name in dead if name not in keep_places), limit)
+        pruned = _drop(nodes, (name for name in dead if name not in keep_places), limit)
+        reports = self._tables.reports
+        _drop(reports, [name for name in reports if name not in nodes], len(reports))
+        return pruned
 
     def _prune_orders(self, limit: int, a_day_ago: datetime) -> int:
         orders = self._tables.orders
@@ -86,6 +91,10 @@ class UpkeepRole(Guarded):
     def _prune_locks(self, limit: int, a_day_ago: datetime) -> int:
         locks = self._tables.locks
         return _drop(locks, (name for name, lock in locks.items() if lock.expires_at <= a_day_ago), limit)
+
+    def _prune_audit(self, limit: int, long_ago: datetime) -> int:
+        entries = self._tables.entries
+        return _drop(entries, (id_ for id_, line in entries.items() if line.at <= long_ago), limit)
 
 
 def _drop(table: dict[K, V], names: Iterable[K], limit: int) -> int:

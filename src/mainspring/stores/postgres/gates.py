@@ -28,6 +28,7 @@ _LOCK: Final = statement("gates_lock")
 _FIND: Final = statement("gates_find")
 _SET: Final = statement("gates_set")
 _DROP: Final = statement("gates_drop")
+_LIMIT: Final = statement("gates_limit")
 _FORGET: Final = statement("gates_forget")
 _SPEND: Final = statement("gates_spend")
 _CHANGE: Final = statement("rules_change")
@@ -211,9 +212,8 @@ def declare(gates: Sequence[Gate]) -> Verb[bool]:
     """Set gates: the newest word on each holds. Says whether anything has changed. Several statements."""
     changed = False
     for gate in sorted(gates, key=lambda one: (str(one.scope), one.name)):
-        rows = yield Ask(_FIND, (str(gate.scope), gate.name))
-        known = _gate(rows[0]) if rows else Gate(scope=gate.scope, name=gate.name)
-        if known != gate:
+        known = yield from _find(gate.scope, gate.name)
+        if known.gate != gate:
             yield from _replace(known, gate)
             changed = True
     if changed:
@@ -221,13 +221,46 @@ def declare(gates: Sequence[Gate]) -> Verb[bool]:
     return changed
 
 
-def _replace(known: Gate, gate: Gate) -> Verb[None]:
+def limit_queue(queue: str, concurrency: int | None, by: str) -> Verb[bool]:
+    """Set an operator's limit, or take it away; False: it was so. Several statements."""
+    known = yield from _find(Scope.QUEUE, queue)
+    if known.limited == concurrency:
+        return False
+    if concurrency is None and known.gate.concurrency is None and known.gate.rate is None:
+        yield Ask(_DROP, (str(Scope.QUEUE), queue))
+    else:
+        yield Ask(_LIMIT, (queue, concurrency, None if concurrency is None else key_bytes(by)))
+    if known.concurrency is None:
+        yield Ask(_OCCUPY_RUNNING, (str(Scope.QUEUE), queue))
+    yield Ask(_CHANGE)
+    return True
+
+
+class _Known(NamedTuple):
+    """A gate as it is declared, and an operator's limit."""
+
+    gate: Gate
+    limited: int | None = None
+
+    @property
+    def concurrency(self) -> int | None:
+        """What holds."""
+        return self.gate.concurrency if self.limited is None else self.limited
+
+
+def _find(scope: Scope, name: str) -> Verb[_Known]:
+    """Read a gate and hold it; one that limits nothing, if there is none."""
+    rows = yield Ask(_FIND, (str(scope), name))
+    return _Known(_gate(rows[0][:6]), rows[0][6]) if rows else _Known(Gate(scope=scope, name=name))
+
+
+def _replace(known: _Known, gate: Gate) -> Verb[None]:
     named = (str(gate.scope), gate.name)
-    if gate.concurrency is None and gate.rate is None:
+    if gate.concurrency is None and gate.rate is None and known.limited is None:
         yield Ask(_DROP, named)
     else:
         yield Ask(_SET, (*named, gate.concurrency, *_rate_columns(gate.rate)))
-    if known.rate != gate.rate:
+    if known.gate.rate != gate.rate:
         yield Ask(_FORGET, named)
     if known.concurrency is None and gate.concurrency is not None:
         # What runs already has passed no gate; from now on it counts like everything else.

@@ -23,6 +23,8 @@ _READ: Final = statement("schema_read")
 _LOCK: Final = statement("schema_lock")
 _CLEAR: Final = statement("schema_clear")
 _WRITE: Final = statement("schema_write")
+_PATIENT: Final = Statement("schema_patient", "SELECT set_config('lock_timeout', '2min', true)")
+"""Whoever migrates will be done, however slow the machine is; a crowd that starts at once waits for the first of it."""
 _BRIEF: Final = Statement("schema_brief", "SELECT set_config('lock_timeout', '2s', true)")
 """Whoever waits for a table that is in use holds up all that come behind."""
 _NAME: Final = re.compile(r"(\d{4})_\w+\.sql")
@@ -137,6 +139,7 @@ def migrate(
     if tables.version < wanted:
         if not tables.may_make:
             raise _not_ours_to_make(store, tables, wanted)
+        yield Ask(_PATIENT)
         yield Ask(_LOCK, (schema,))
         tables = yield from found(schema)  # another process may have been faster
         check(store, tables, wanted)

@@ -9,12 +9,14 @@ whoever looks for what is due tells the schedule of it (`tell_kept`).
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from operator import itemgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Final
 from uuid import UUID
 
 from mainspring.core.job import JobId
 from mainspring.core.missed import Reason
+from mainspring.core.names import Name
 from mainspring.core.schedule import Origin, Run
 from mainspring.stores.postgres.rows import STATES, columns, key_bytes, key_text, name
 from mainspring.stores.postgres.statements import statement
@@ -37,6 +39,7 @@ _TAKE_ENDS: Final = statement("ends_take")
 _PAGE: Final = statement("runs_page")
 _PAGE_OF_SCHEDULE: Final = statement("runs_page_of_schedule")
 _PAGE_OF_SLOTS: Final = statement("runs_page_of_slots")
+_LAST_OF_EACH: Final = statement("runs_last")
 _LAST: Final = (1 << 128) - 1
 _LINGERING_AT_ONCE: Final = 1000
 _UNTOLD_AT_ONCE: Final = 1000
@@ -127,6 +130,12 @@ def page(which: RunFilter, limit: int, after: UUID | None) -> Verb[RunPage]:
     found = [_run(row) for row in (yield _ask(which, UUID(int=upto), limit + 1))]
     runs = tuple(found[:limit])
     return RunPage(runs=runs, after=runs[-1].id if runs and len(found) > limit else None)
+
+
+def last(schedules: Iterable[Name], limit: int) -> Verb[dict[Name, tuple[Run, ...]]]:
+    """Read the last runs of some schedules, newest first. One statement."""
+    rows = yield Ask(_LAST_OF_EACH, ([str(one) for one in schedules], limit))
+    return {schedule: tuple(some) for schedule, some in groupby(map(_run, rows), key=attrgetter("schedule"))}
 
 
 def _ask(which: RunFilter, upto: UUID, limit: int) -> Ask:

@@ -4,48 +4,31 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
-from mainspring.clock import Clock, SystemClock
 from mainspring.core.breaker import Breaker, Phase, PhaseChange
 from mainspring.core.job import WAITING, Claim, JobId, NodeId
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
-from mainspring.duration import Duration, seconds
-from mainspring.errors import DeclarationError, StoreUnavailable
+from mainspring.errors import StoreUnavailable
 from mainspring.ids import new_id
-from mainspring.stores.outbox import (
-    Aside,
-    Letter,
-    LetterFilter,
-    LetterPage,
-    Message,
-    NewMessage,
-    OutboxView,
-    PartitionsLooked,
-    Published,
-    Stride,
-)
+from mainspring.stores.held import Held
 from mainspring.stores.postgres import (
     breakers,
     claim,
     enqueue,
     gates,
     inspect,
-    letters,
     locks,
-    log,
     migrate,
     moves,
     moving,
     nodes,
     notes,
     operate,
-    outboxes,
     partitions,
     prune,
-    publish,
     runs,
     schedules,
     settle,
@@ -54,16 +37,13 @@ from mainspring.stores.postgres import (
 )
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.enqueue import Batch
-from mainspring.stores.postgres.head import Head
+from mainspring.stores.postgres.held import held
 from mainspring.stores.postgres.joined import identity
-from mainspring.stores.postgres.lines import LONG_AGO, Lines
-from mainspring.stores.postgres.settings import Settings
-from mainspring.stores.postgres.skew import Skew
+from mainspring.stores.postgres.outboxed import OutboxVerbs
+from mainspring.stores.postgres.overviewed import OverviewVerbs
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.transaction import PostgresTransaction, may_conflict, settle_one
-from mainspring.stores.postgres.trouble import met_a_lock
 from mainspring.stores.postgres.verb import Ask, Verb
-from mainspring.stores.postgres.wake import Bells, Hint
 from mainspring.stores.records import (
     AttemptView,
     BreakerPage,
@@ -98,27 +78,20 @@ from mainspring.stores.records import (
 )
 from mainspring.stores.transactions import postgres as users
 
-T = TypeVar("T")
-
-SYSTEM_CLOCK: Final = SystemClock()
 _INSTANT: Final = statement("instant")
 LONG: Final = timedelta(minutes=1)
 """For a handler's transaction: it keeps a connection, and old rows from being cleared away."""
 _IN_TIME: Final = 0.8
 """The share of a timeout within which a statement has to reach the server: the clocks are known to less than the rest."""
-_BETWEEN_USERS: Final = 0.002
-"""Seconds between two transactions of users that tell of themselves: each makes all others wait that do, for its commit."""
 _MIGRATION: Final = 300.0
 """Seconds that one statement of a migration may take."""
 _UNDER_WAY: Final = 3
 """Timeouts: no statement is under way for so long, so a claim that is committed later has begun since."""
-_NUMBERING: Final = 60.0
-"""Seconds that giving numbers may take: a transaction may bring in millions of messages at once."""
 _ROUNDS: Final = 100
 """How often a claim goes on that only parked blocked jobs; each time a thousand of each lane."""
 
 
-class PostgresStore:
+class PostgresStore(OutboxVerbs, OverviewVerbs):
     """Jobs in a schema of a PostgreSQL database, for any number of machines.
 
     `dsn` is read as libpq reads it, several hosts included. `connections` is how many each event loop may open, and
@@ -126,40 +99,6 @@ class PostgresStore:
     is given up, and its connection with it; `patience` for how long a verb is tried again on fresh connections before
     it raises. A `clock` that is not the system's gives all instants, for tests; else the database does.
     """
-
-    def __init__(
-        self,
-        dsn: str,
-        *,
-        clock: Clock = SYSTEM_CLOCK,
-        schema: str = "mainspring",
-        connections: int = 5,
-        timeout: Duration = "5s",
-        patience: Duration = "10s",
-        listen: bool = True,
-        listen_dsn: str | None = None,
-    ) -> None:
-        self._settings = Settings(
-            dsn=dsn,
-            clock=clock,
-            schema=schema,
-            own_time=not isinstance(clock, SystemClock),
-            connections=connections,
-            timeout=seconds(timeout),
-            patience=seconds(patience),
-            listen=listen,
-            listen_dsn=listen_dsn,
-        )
-        self._identity = UUID(int=0)
-        self._lines = Lines()
-        self._head = Head()
-        self._marks = log.Marks()
-        self._known: dict[NodeId, nodes.Known] = {}
-        self._skew = Skew(self._settings)
-        self._connections = Connections(self._settings)
-        self._bells = Bells(self._settings, on_hint=self._hinted, skew=self._skew)
-        self._lines.hears = self._bells.hears
-        self._lines.now = self.now
 
     # Jobs
 
@@ -351,131 +290,6 @@ class PostgresStore:
     async def breaker_changes(self, task: Name, *, limit: int = 100) -> tuple[PhaseChange, ...]:
         return await self._run(lambda: breakers.changes(task, limit))
 
-    # Outboxes
-
-    async def register_outbox(self, name: str, partitions: int) -> None:
-        await self._run(lambda: publish.register(self._at, name, partitions), whole=True)
-
-    async def publish(self, new: Sequence[NewMessage]) -> tuple[Published, ...]:
-        """As the port says. It is not tried again where it may have been committed: a message has no id of its own."""
-        self._connections.must_be_open()
-        if not new:
-            return ()
-        answers = None
-        if publish.is_simple(new):
-            answers = await self._connections.run(lambda: publish.publish_at_once(self._at, new), again=False)
-        if answers is None:
-            answers = await self._connections.run(lambda: publish.publish(self._at, new), whole=True, again=False)
-        if any(answer.fresh for answer in answers):
-            self._committed(None)
-        return answers
-
-    async def publish_in(self, tx: object, new: Sequence[NewMessage]) -> tuple[Published, ...]:
-        """As the port says; a handler's own `transaction` is taken too."""
-        if isinstance(tx, PostgresTransaction):
-            return await self._own(tx).publish(new)
-        self._connections.must_be_open()
-        verb = publish.publish(self._at, new)
-        return await users.run_in(tx, verb, self._settings, self._identity, hint=self._published)
-
-    def publish_in_sync(self, tx: object, new: Sequence[NewMessage]) -> tuple[Published, ...]:
-        self._connections.must_be_open()
-        verb = publish.publish(self._at, new)
-        return users.run_in_sync(tx, verb, self._settings, self._identity, hint=self._published)
-
-    @property
-    def _published(self) -> Hint | None:
-        return self._bells.hint(None, pause=_BETWEEN_USERS)
-
-    async def look_at_partitions(self, outboxes_: Sequence[str]) -> PartitionsLooked:
-        looked = await self._run(lambda: outboxes.look(self._at, outboxes_))
-        last: dict[int, int] = {}
-        if looked.fresh:
-            last = await self._connections.run(lambda: outboxes.number(looked), whole=True, timeout=_NUMBERING)
-        if last:  # whoever found somebody else at it waits for this
-            self._committed(None)
-        if len(last) < len(looked.fresh):  # others were quicker: they may be done, and all of it as they have left it
-            looked, last = await self._run(lambda: outboxes.look(self._at, outboxes_)), {}
-        return outboxes.numbered(looked, last, self.now())
-
-    async def read_messages(self, outbox: str, partition: int, after: int, limit: int) -> tuple[Message, ...]:
-        return await self._run(lambda: outboxes.read(outbox, partition, after, limit))
-
-    async def read_aside(self, outbox: str, partition: int, limit: int) -> tuple[Aside, ...]:
-        return await self._run(lambda: outboxes.read_aside(self._at, outbox, partition, limit))
-
-    async def read_keys_aside(self, outbox: str, partition: int, keys: Sequence[str]) -> frozenset[str]:
-        self._connections.must_be_open()
-        return await self._run(lambda: outboxes.read_keys_aside(outbox, partition, keys)) if keys else frozenset()
-
-    async def stride(self, node: NodeId, term: int, strides: Sequence[Stride]) -> tuple[bool, ...]:
-        self._connections.must_be_open()
-        if not strides:
-            return ()
-        call = outboxes.Call(new_id(self.now()), node, term, strides, waits=True)
-        try:
-            accepted = await self._stride(call)
-        except StoreUnavailable as error:
-            if not met_a_lock(error):
-                raise
-            call.waits = (
-                False  # somebody is at one of them who may never come back; the others are not to wait for that
-            )
-            accepted = await self._stride(call)
-        if any(strides[place].after.holder is None for place in accepted):
-            self._committed(None)
-        return tuple(place in accepted for place in range(len(strides)))
-
-    async def _stride(self, call: outboxes.Call) -> set[int]:
-        return await self._run(lambda: outboxes.stride(self._at, call), whole=not call.is_plain)
-
-    async def stride_in(self, tx: object, node: NodeId, term: int, stride: Stride) -> bool:
-        """As the port says; a handler's own `transaction` is taken too."""
-        call = outboxes.Call(new_id(self.now()), node, term, [stride])
-        if isinstance(tx, PostgresTransaction):
-            return await self._own(tx).stride(call)
-        self._connections.must_be_open()
-        verb = outboxes.stride(self._at, call)
-        hint = self._published if stride.after.holder is None else None
-        return bool(await users.run_in(tx, verb, self._settings, self._identity, hint=hint))
-
-    def stride_in_sync(self, tx: object, node: NodeId, term: int, stride: Stride) -> bool:
-        self._connections.must_be_open()
-        verb = outboxes.stride(self._at, outboxes.Call(new_id(self.now()), node, term, [stride]))
-        hint = self._published if stride.after.holder is None else None
-        return bool(users.run_in_sync(tx, verb, self._settings, self._identity, hint=hint))
-
-    async def outboxes(self) -> tuple[OutboxView, ...]:
-        return await self._run(outboxes.views)
-
-    async def clear_messages(self, limit: int) -> int:
-        self._connections.must_be_open()
-        return await log.clear(self._connections, self._at, limit, self._marks)
-
-    async def letters(self, which: LetterFilter, *, limit: int = 100, after: str | None = None) -> LetterPage:
-        return await self._run(lambda: letters.page(which, limit, after))
-
-    async def take_letters(self, which: LetterFilter, within: timedelta, limit: int) -> tuple[Letter, ...]:
-        return await self._run(lambda: letters.take(self._at, which, within, limit), whole=True, again=False)
-
-    async def resolve_letters(self, letters_: Sequence[tuple[int, int]]) -> int:
-        return await self._run(lambda: letters.resolve(self._at, letters_))
-
-    async def return_letters(self, letters_: Sequence[tuple[int, int]], error: str) -> int:
-        return await self._run(lambda: letters.give_back(self._at, letters_, error))
-
-    async def discard_letters(self, which: LetterFilter, limit: int) -> int:
-        return await self._run(lambda: letters.discard(self._at, which, limit), whole=True, again=False)
-
-    async def replay_letters(self, which: LetterFilter, limit: int) -> int:
-        replayed = await self._run(lambda: letters.replay(self._at, which, limit), whole=True, again=False)
-        if replayed:
-            self._committed(None)
-        return replayed
-
-    async def clear_letters(self, older_than: timedelta, limit: int) -> int:
-        return await self._run(lambda: letters.clear(self._at, older_than, limit))
-
     # Nodes
 
     async def join(self, node: NodeRecord) -> int:
@@ -559,6 +373,10 @@ class PostgresStore:
     async def orders(self, node: NodeId) -> tuple[Order, ...]:
         return await self._run(lambda: nodes.orders(node))
 
+    async def held(self, longer: timedelta) -> tuple[Held, ...]:
+        found, _ = await self._run(lambda: held(longer.total_seconds()))
+        return tuple(found)
+
     # Upkeep
 
     async def compact(self) -> Compacted:
@@ -624,9 +442,6 @@ class PostgresStore:
     def shares_fate(self) -> bool:
         return False
 
-    def now(self) -> datetime:
-        return self._skew.now()
-
     async def open(self) -> None:
         """Make the store ready; one that is open stays so."""
         await self._connections.open()
@@ -652,13 +467,6 @@ class PostgresStore:
             await connections.close()
         return SchemaVersion(found=tables.version, wanted=migrate.WANTED)
 
-    # How all of this is done
-
-    @property
-    def _at(self) -> datetime | None:
-        """What to tell the database about the time: nothing, unless a test's clock gives it."""
-        return self._settings.clock.now() if self._settings.own_time else None
-
     async def _migrate(self) -> None:
         settings = self._settings
         days = 0 if settings.own_time else partitions.AHEAD  # a test's clock is in another time
@@ -671,37 +479,6 @@ class PostgresStore:
         before = self._settings.clock.now()
         instant = await self._run(instant_there)
         self._skew.sample(before, instant, self._settings.clock.now())
-
-    async def _run(self, verb: Callable[[], Verb[T]], *, whole: bool = False, again: bool = True) -> T:
-        return await self._connections.run(verb, whole=whole, again=again)
-
-    def _hinted(self, least: datetime | None) -> None:
-        self._lines.pull(least)
-        self._head.pull(least)
-
-    def _committed(self, least: datetime | None) -> None:
-        """Tell everyone that something may be claimed, due since `least` at the earliest; None: it has only finished."""
-        if self._connections.is_open:  # else the thread that tells would be started again, and nobody would end it
-            self._bells.committed(least)
-
-    def _since(self, new: Sequence[NewJob]) -> datetime:
-        """Since when the first of these is due."""
-        now = self.now()
-        return min(when if isinstance(when, datetime) else now + when for when in {job.run_at for job in new})
-
-    def _hint(self, least: datetime) -> Hint | None:
-        """What to say when a user's own transaction is committed, which may be late: marks will have gone on by then."""
-        return self._bells.hint(min(self.now(), least), pause=_BETWEEN_USERS)
-
-    def _own(self, transaction: PostgresTransaction) -> PostgresTransaction:
-        if not transaction.is_on(self._settings):
-            raise DeclarationError("tx", f"it is a transaction of another store, and not of {self._settings.store}")
-        return transaction
-
-    def _opened_up(self) -> None:
-        """Tell everyone that what was held back may be claimed, however long it has been due."""
-        self._lines.forget_marks()
-        self._committed(LONG_AGO)
 
 
 def instant_there() -> Verb[datetime]:

@@ -98,6 +98,12 @@ def met_a_lock(error: BaseException) -> bool:
     return isinstance(cause, asyncpg.PostgresError) and cause.sqlstate == "55P03"
 
 
+def was_cut_off(error: BaseException) -> bool:
+    """Say whether an error of ours comes from a statement that took longer than the server was told to let it."""
+    cause = error.__cause__
+    return isinstance(cause, asyncpg.PostgresError) and cause.sqlstate == "57014"
+
+
 def refuses_settings(error: BaseException) -> bool:
     """Say whether a connection was refused for what it wanted set; so does PgBouncer, with what it does not know."""
     return isinstance(error, asyncpg.PostgresError) and (error.sqlstate == "42704" or "startup parameter" in str(error))

@@ -144,6 +144,7 @@ class Batch:
                     None if known is NO_FACTS or known.parent is None else known.parent.bytes,
                     None if known is NO_FACTS else facts_text(known),
                     job.payload,
+                    None if job.key is None else id_,
                 )
             )
         return jobs, payloads

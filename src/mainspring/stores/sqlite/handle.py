@@ -91,3 +91,7 @@ class Handle:
 
     async def _read(self, look: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._file.reader.read(lambda session: look(session, *args, **kwargs))
+
+    async def _search(self, look: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read what may take a while, beside all other readers."""
+        return await self._file.searcher.read(lambda session: look(session, *args, **kwargs))

@@ -12,7 +12,7 @@ from mainspring.stores.records import SchemaVersion
 from mainspring.stores.sqlite import migrate
 from mainspring.stores.sqlite.connect import check_library, connect
 from mainspring.stores.sqlite.lanes import Known
-from mainspring.stores.sqlite.reader import Reader
+from mainspring.stores.sqlite.reader import THREADS_OF_SEARCHES, Reader
 from mainspring.stores.sqlite.retry import persist
 from mainspring.stores.sqlite.settings import Settings
 from mainspring.stores.sqlite.trouble import NOT_A_DATABASE, READ_ONLY, code, translated
@@ -28,6 +28,7 @@ class Opened:
 
     writer: Writer
     reader: Reader
+    searcher: Reader
     bells: Bells
     lanes: Known
 
@@ -39,13 +40,15 @@ class Opened:
         bells = Bells(settings.path, settings.poll)
         writer = Writer(settings, lanes, bells)
         reader = Reader(settings, lanes)
+        searcher = Reader(settings, lanes, threads=THREADS_OF_SEARCHES)
         writer.start()
-        return cls(writer=writer, reader=reader, bells=bells, lanes=lanes)
+        return cls(writer=writer, reader=reader, searcher=searcher, bells=bells, lanes=lanes)
 
     def close(self) -> None:
         """Finish what was asked, and let go of the file. Blocks."""
         self.writer.close()
         self.reader.close()
+        self.searcher.close()
         self.bells.close()
 
 

@@ -2,11 +2,14 @@
 
 from typing import Final
 
+from mainspring.stores.overview import KEEP_AUDIT
 from mainspring.stores.sqlite import delete
+from mainspring.stores.sqlite.rows import span_micros
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 
 _DAY: Final = 86_400_000_000
+_LONG: Final = span_micros(KEEP_AUDIT)
 _JOBS: Final = statement("prune_jobs")
 _NODES: Final = statement("prune_nodes")
 _PAST_NODE: Final = statement("past_node_add")
@@ -17,6 +20,9 @@ _KEYS: Final = statement("prune_unique_keys")
 _PERIODS: Final = statement("unique_periods_passed")
 _SPENT: Final = statement("prune_spent")
 _RUNS: Final = statement("prune_runs")
+_REPORT: Final = statement("report_drop")
+_AUDIT: Final = statement("prune_audit")
+_LINE: Final = statement("audit_drop")
 
 
 def prune(session: Session, limit: int) -> int:
@@ -31,6 +37,7 @@ def prune(session: Session, limit: int) -> int:
         (_nodes, yesterday),
         (_orders, yesterday),
         (_locks, yesterday),
+        (_audit, session.now - _LONG),
         (_unique_keys, session.now),
     )
     for step, until in steps:
@@ -45,8 +52,9 @@ def _runs(session: Session, until: int, limit: int) -> int:
 
 
 def _nodes(session: Session, until: int, limit: int) -> int:
-    """Forget dead nodes, but for their ids."""
+    """Forget dead nodes and what they said, but for their ids."""
     dead = session.rows(_NODES, (until, limit))
+    session.run_many(_REPORT, dead)
     session.run_many(_PAST_NODE, dead)
     return session.run_many(_NODE, dead)
 
@@ -57,6 +65,10 @@ def _orders(session: Session, until: int, limit: int) -> int:
 
 def _locks(session: Session, until: int, limit: int) -> int:
     return session.run(_LOCKS, (until, limit))
+
+
+def _audit(session: Session, until: int, limit: int) -> int:
+    return session.run_many(_LINE, session.rows(_AUDIT, (until, limit)))
 
 
 def _unique_keys(session: Session, until: int, limit: int) -> int:

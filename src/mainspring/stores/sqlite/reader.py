@@ -19,15 +19,17 @@ T = TypeVar("T")
 
 THREADS: Final = 4
 """A long list does not hold up a short look."""
+THREADS_OF_SEARCHES: Final = 2
+"""What people look for may take a second each time. However many do, what the nodes read waits for none of them."""
 
 
 class Reader:
     """Owns the connections that read."""
 
-    def __init__(self, settings: Settings, lanes: Known) -> None:
+    def __init__(self, settings: Settings, lanes: Known, *, threads: int = THREADS) -> None:
         self._settings = settings
         self._lanes = lanes
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="mainspring-sqlite-reader")
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring-sqlite-reader")
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
 
@@ -48,6 +50,8 @@ class Reader:
         self._idle.clear()
 
     def _answer(self, look: Callable[[Session], T], answer: Answer[T]) -> None:
+        if answer.is_unwanted:  # its caller has given up while it waited for a thread
+            return
         try:
             # Readers are turned away only for a moment: while the log is recovered, or the file is closed elsewhere.
             answer.set(persist(lambda: self._snapshot(look), self._settings.patience))

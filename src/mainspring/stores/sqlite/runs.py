@@ -8,6 +8,7 @@ from uuid import UUID
 from mainspring.core.job import JobId
 from mainspring.core.machine import Change
 from mainspring.core.missed import Reason
+from mainspring.core.names import Name
 from mainspring.core.schedule import Origin, Run
 from mainspring.stores.records import RunFilter, RunPage
 from mainspring.stores.schedules import OPEN_SHOWN, end_of, keep_until
@@ -116,6 +117,12 @@ def list_runs(session: Session, which: RunFilter, limit: int, after: UUID | None
     rows = session.rows_by_name(listing, wanted)
     runs = tuple(map(_run, rows[:limit]))
     return RunPage(runs=runs, after=runs[-1].id if runs and len(rows) > limit else None)
+
+
+def last_runs(session: Session, schedules: Iterable[Name], limit: int) -> dict[Name, tuple[Run, ...]]:
+    """Read the last runs of some schedules, of each by its own look in the index: here that costs no way there and back."""
+    pages = {name_: list_runs(session, RunFilter(schedule=name_), limit, None) for name_ in schedules}
+    return {name_: page.runs for name_, page in pages.items() if page.runs}
 
 
 def _row(run: Run, keep: timedelta) -> tuple[object, ...]:

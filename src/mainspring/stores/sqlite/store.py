@@ -47,6 +47,7 @@ from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.gates import declare
 from mainspring.stores.sqlite.notes import note
 from mainspring.stores.sqlite.outboxed import OutboxVerbs
+from mainspring.stores.sqlite.overview import OverviewVerbs
 from mainspring.stores.sqlite.places import mend, release
 from mainspring.stores.sqlite.prune import prune
 from mainspring.stores.sqlite.session import Session
@@ -57,7 +58,7 @@ LONG: Final = timedelta(seconds=2)
 """For a transaction: nobody else can write while it is open."""
 
 
-class SqliteStore(OutboxVerbs):
+class SqliteStore(OutboxVerbs, OverviewVerbs):
     """Jobs in a SQLite file, for any number of processes of one machine. The file may be the user's own database.
 
     `durable=False` lets a crash of the machine, not of the process, take the last moments with it, and commits faster.

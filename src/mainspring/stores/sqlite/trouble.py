@@ -9,7 +9,7 @@ from mainspring.errors import StoreError, StoreUnavailable
 _BUSY: Final = 5
 _LOCKED: Final = 6
 READ_ONLY: Final = 8
-_INTERRUPT: Final = 9
+INTERRUPT: Final = 9
 _IOERR: Final = 10
 _CORRUPT: Final = 11
 _FULL: Final = 13
@@ -22,7 +22,7 @@ _PASSING: Final = {
     _BUSY: "another process holds the write lock; look for a transaction that was left open",
     _LOCKED: "another process holds the write lock; look for a transaction that was left open",
     _PROTOCOL: "too many processes open the file at once",
-    _INTERRUPT: "it was interrupted",
+    INTERRUPT: "it was interrupted",
     _FULL: "there is no space left; free some on the disk, or raise max_page_count",
     _IOERR: "the disk does not answer as it should; look at the system's log",
 }

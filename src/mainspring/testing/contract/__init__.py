@@ -7,7 +7,8 @@ docs/how-to/write-a-store.md. A store that plays fewer roles inherits from the p
 import pytest
 
 # Before anything from there is imported: it lets a failing assert show its values, as in any test file.
-pytest.register_assert_rewrite(f"{__name__}.verbs", f"{__name__}.world", f"{__name__}.plans", f"{__name__}.outboxes")
+_PARTS = ("verbs", "world", "plans", "outboxes", "overviews")
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from mainspring.testing.contract.harness import (  # noqa: E402 -- see above
     Harness,
@@ -23,6 +24,8 @@ from mainspring.testing.contract.suite import (  # noqa: E402 -- see above
     OutboxesContract,
     OutboxesInTransactionsContract,
     OutboxesOfManyWritersContract,
+    OverviewContract,
+    OverviewCostContract,
     StoreContract,
     TransactionsContract,
     UpkeepContract,
@@ -37,6 +40,8 @@ __all__ = [
     "OutboxesContract",
     "OutboxesInTransactionsContract",
     "OutboxesOfManyWritersContract",
+    "OverviewContract",
+    "OverviewCostContract",
     "SettableClock",
     "StoreContract",
     "TransactionsContract",

@@ -25,6 +25,12 @@ from mainspring.testing.contract.verbs.outbox_log import LogContract
 from mainspring.testing.contract.verbs.outbox_publish import PublishContract
 from mainspring.testing.contract.verbs.outbox_strides import StridesContract
 from mainspring.testing.contract.verbs.outbox_transactions import OutboxesInTransactionsContract
+from mainspring.testing.contract.verbs.overview_audit import AuditContract
+from mainspring.testing.contract.verbs.overview_census import CensusContract, CensusCostContract
+from mainspring.testing.contract.verbs.overview_limits import LimitsContract
+from mainspring.testing.contract.verbs.overview_runs import LastRunsContract
+from mainspring.testing.contract.verbs.overview_search import SearchContract, SearchCostContract
+from mainspring.testing.contract.verbs.overview_tallies import ReportsContract, TalliesContract
 from mainspring.testing.contract.verbs.places import PlacesContract
 from mainspring.testing.contract.verbs.rates import RatesContract
 from mainspring.testing.contract.verbs.runs import RunsContract
@@ -75,12 +81,30 @@ class OutboxesContract(PublishContract, LogContract, StridesContract, LettersCon
     """All that a store has to fulfil that plays the role `mainspring.stores.outbox.Outboxes`."""
 
 
+class OverviewContract(
+    SearchContract,
+    CensusContract,
+    TalliesContract,
+    ReportsContract,
+    AuditContract,
+    LimitsContract,
+    LastRunsContract,
+):
+    """All that a store has to fulfil that plays the role `mainspring.stores.overview.Overview`, but for what it costs."""
+
+
+class OverviewCostContract(SearchCostContract, CensusCostContract):
+    """What it costs there with tens of thousands of jobs around. Takes seconds."""
+
+
 __all__ = [
     "CostContract",
     "LastingContract",
     "OutboxesContract",
     "OutboxesInTransactionsContract",
     "OutboxesOfManyWritersContract",
+    "OverviewContract",
+    "OverviewCostContract",
     "StoreContract",
     "TransactionsContract",
     "UpkeepContract",

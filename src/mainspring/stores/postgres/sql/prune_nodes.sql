@@ -1,5 +1,5 @@
--- Forgets nodes that have been dead for a day and hold no lease and no place, but for their ids; says how many.
--- Indexes: nodes_dead, jobs_running, nodes_id_key.
+-- Forgets nodes that have been dead for a day and hold no lease and no place, and what they said, but for their ids; says
+-- how many. Indexes: nodes_dead, jobs_running, nodes_id_key, reports_pkey.
 WITH dead AS (
     SELECT id FROM mainspring.nodes AS nodes
     WHERE NOT alive AND died_at <= coalesce($1::timestamptz, statement_timestamp()) - interval '1 day'
@@ -9,5 +9,6 @@ WITH dead AS (
     FOR UPDATE SKIP LOCKED
 ),
 past AS (INSERT INTO mainspring.past_nodes (id) SELECT id FROM dead ON CONFLICT (id) DO NOTHING),
+said AS (DELETE FROM mainspring.reports WHERE node = ANY (ARRAY(SELECT id FROM dead))),
 gone AS (DELETE FROM mainspring.nodes WHERE id = ANY (ARRAY(SELECT id FROM dead)) RETURNING 1)
 SELECT count(*) FROM gone

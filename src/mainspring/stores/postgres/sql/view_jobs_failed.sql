@@ -1,4 +1,4 @@
--- A page of failed jobs, newest first. Index: history_failed in each part.
+-- A page of failed jobs, newest first. Index: history_ended_badly in each part.
 SELECT
     id, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts,
     policy, expires_at, cancel_requested_at, finished_at, keep_until, cause,

@@ -1,0 +1,166 @@
+"""`mainspring dashboard`: the pages of an app, served until told to stop."""
+
+import errno
+import logging
+import os
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mainspring.cli.codes import Code
+from mainspring.cli.logs import set_up_logging
+from mainspring.cli.reach import app_argument, wants_debug
+from mainspring.cli.root import Refusal
+from mainspring.cli.target import load_app
+from mainspring.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from mainspring.web import Auth, Dashboard
+
+log: Final = logging.getLogger("mainspring.dashboard")
+
+PORT: Final = 8321
+TRIES: Final = 20
+"""Ports that are looked at, one after the other, where nobody has asked for a certain one."""
+GRACE: Final = 3
+"""Seconds for requests to end."""
+
+
+@click.command()
+@app_argument
+@click.option("--host", default="127.0.0.1", show_default=True, help="Serve on this address.")
+@click.option("--port", type=click.IntRange(0, 65535), help=f"0: any that is free. [default: {PORT}, or the next]")
+@click.option("--password-env", metavar="NAME", help="The variable that has the password of `admin`.")
+@click.option("--token-file", metavar="FILE", type=click.Path(path_type=Path), help="A file of NAME ROLE TOKEN lines.")
+@click.option(
+    "--origin",
+    "origins",
+    metavar="URL",
+    multiple=True,
+    help="Where people see it, as https://admin.example.com, if a proxy changes the header Host.",
+)
+@click.option("--title", default="Mainspring", show_default=True, help="What the pages are called.")
+@click.option("--open", "opens", is_flag=True, help="Show it in a browser.")
+def dashboard(
+    *,
+    target: str,
+    host: str,
+    port: int | None,
+    password_env: str | None,
+    token_file: Path | None,
+    origins: tuple[str, ...],
+    title: str,
+    opens: bool,
+) -> None:
+    """Show an app's jobs in a browser, until Ctrl-C.
+
+    Without MODULE:APP, the app is that of $MAINSPRING_APP.
+
+    Without a password or a file of tokens it answers to this machine only, and does not start on any other address. It
+    runs no jobs: `mainspring worker` does.
+    """
+    try:
+        import uvicorn  # noqa: F401, PLC0415 - looked for here, so that what is missing is told by its name
+
+        from mainspring.web import dashboard as make  # noqa: PLC0415 - only this command needs it
+        from mainspring.web import must_have_auth  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        raise Refusal(f"{error.name} is missing: pip install 'mainspring[dashboard]'") from error
+    set_up_logging("info", as_json=False)
+    auth = _auth(password_env, token_file)
+    try:
+        must_have_auth(host, auth)
+    except DeclarationError as error:
+        problem = f"others can reach {host}, and there is no auth"
+        advice = "give --password-env NAME or --token-file FILE, or serve on 127.0.0.1"
+        raise click.UsageError(f"{problem}: {advice}") from error
+    board = make(load_app(target, debug=wants_debug()), auth=auth, origins=origins, title=title)
+    listening = listen(host, port)
+    address = url(host, listening.getsockname()[1])
+    click.echo(f"{title} is at {address} (Ctrl-C ends it)")
+    for sentence in welcome(host, password_env, token_file):
+        click.echo(sentence)
+    sys.stdout.flush()
+    if opens:
+        threading.Timer(0.5, webbrowser.open, [address]).start()
+    serve(board, listening)
+
+
+def _auth(password_env: str | None, token_file: Path | None) -> "Auth | None":
+    from mainspring.web import Password, TokenFile  # noqa: PLC0415 - as above
+
+    if password_env and token_file:
+        raise click.UsageError("--password-env and --token-file: give one of them")
+    if token_file:
+        return TokenFile(token_file)
+    if password_env:
+        if password_env not in os.environ:
+            raise Refusal(f"there is no variable {password_env} in the environment", Code.USAGE)
+        return Password(os.environ[password_env])
+    return None
+
+
+def welcome(host: str, password_env: str | None, token_file: Path | None) -> Iterator[str]:
+    """Say how people sign in, and what a network needs besides."""
+    from mainspring.web.gate import is_loopback  # noqa: PLC0415 - as above
+
+    if password_env:
+        yield f"Sign in as admin, with the password in ${password_env}."
+    if token_file:
+        yield f"Sign in with a token of {token_file}."
+    if not is_loopback(host):
+        yield "It speaks plain HTTP, which others can read on the way: put a proxy with TLS in front of it."
+
+
+def listen(host: str, port: int | None, *, quietly: bool = False) -> socket.socket:
+    """Take the port, or where none was asked for the first from `PORT` on that is free; any, if many are taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for tried in [port] if port is not None else [*range(PORT, PORT + TRIES), 0]:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, tried))
+            listening.listen(128)
+        except OSError as error:
+            listening.close()
+            if port is None and tried and error.errno == errno.EADDRINUSE:
+                following = tried + 1 if tried + 1 < PORT + TRIES else "any other"
+                if not quietly:
+                    click.echo(f"Port {tried} is taken, trying {following}.", err=True)
+                continue
+            option = "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"
+            raise Refusal(f"{host}:{tried}: {error.strerror}; choose another with {option}") from error
+        return listening
+    raise AssertionError(port)
+
+
+def url(host: str, port: int) -> str:
+    """Say where a browser finds it: a server on all addresses is on this machine's own, too."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - it is read, and not bound
+    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
+
+
+def serve(board: "Dashboard", listening: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM. Streams end at once then; else the server would wait for browsers to go."""
+    import uvicorn  # noqa: PLC0415 - as above
+
+    class Server(uvicorn.Server):
+        """Tells the dashboard when it is to end."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's own signature
+            board.end()
+            self.force_exit = self.should_exit  # who asks twice does not want to wait
+            self.should_exit = True
+
+    config = uvicorn.Config(
+        board, log_config=None, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, lifespan="on"
+    )
+    with listening:
+        Server(config).run(sockets=[listening])

@@ -1,0 +1,284 @@
+"""What is kept from being shown: values whose names say that they are secret, and what a task says of its own.
+
+A name is taken apart into words, as `user_password`, `userPassword` and `X-Api-Key` have them, and is hidden if some of
+them in a row are one of the names below. What is hidden is hidden with all that is in it. It goes by names only: a secret
+in the text of an error, in a log line or under a name like `data` is shown.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.core.names import Name
+from mainspring.core.schedule import Template
+from mainspring.core.unique import UniqueKey
+from mainspring.errors import DeclarationError, UnknownTask
+from mainspring.runtime.definition import Definition, Registry
+from mainspring.stores.outbox import Letter, Message
+from mainspring.stores.overview import Argument, Search
+from mainspring.stores.records import JobView
+
+T = TypeVar("T")
+
+HIDDEN: Final = "\N{BULLET}" * 3
+NAMES: Final = (
+    "password",
+    "passwords",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "secrets",
+    "token",
+    "api_key",
+    "access_key",
+    "private_key",
+    "authorization",
+    "cookie",
+    "cookies",
+    "credential",
+    "credentials",
+    "card_number",
+    "cvv",
+    "cvc",
+    "ssn",
+)
+"""Hidden wherever they are. Not "tokens": that is a number to many."""
+_LONGEST: Final = 4
+"""Words in a row that are looked at as one name."""
+_SHORT: Final = 64
+"""Characters of a name that is remembered. What is longer is no name that code has, and some of it would fill memory."""
+_HOLDS: Final = (msgspec.Struct, tuple, list, dict)
+"""What may have a record in it."""
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\d_A-Za-z]+")
+
+
+def parts(name: str) -> frozenset[str]:
+    """Name all that is said by some words of a name in a row: "myApiKey" has "my", "api", "key", "apikey" and so on."""
+    return _remembered(name) if len(name) <= _SHORT else _parts(name[:1000])
+
+
+def _parts(name: str) -> frozenset[str]:
+    words = [word.casefold() for word in _WORD.findall(name)]
+    ends = range(1, _LONGEST + 1)
+    return frozenset("".join(words[at : at + end]) for at in range(len(words)) for end in ends)
+
+
+_remembered: Final = lru_cache(maxsize=4096)(_parts)
+
+
+def _joined(names: Iterable[str]) -> frozenset[str]:
+    return frozenset("".join(_WORD.findall(name)).casefold() for name in names)
+
+
+class Rule(NamedTuple):
+    """What is hidden in some place."""
+
+    names: frozenset[str]
+    everything: bool = False
+
+    def hides(self, name: str) -> bool:
+        return self.everything or not self.names.isdisjoint(parts(name))
+
+    def applied(self, value: Any) -> Any:  # noqa: ANN401 - what JSON holds
+        """Return a value with what is hidden in it put out of sight."""
+        match value:
+            case dict():
+                return {key: HIDDEN if self.hides(key) else self.applied(one) for key, one in value.items()}
+            case list():
+                return [self.applied(one) for one in value]
+            case _:
+                return HIDDEN if self.everything else value
+
+
+class Redactor:
+    """Hides what is not to be shown, in whatever record it is. `names` are hidden beside those that always are."""
+
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        names: Iterable[str] = (),
+        *,
+        forwarding: Callable[[], Mapping[str, Definition]] = dict,
+    ) -> None:
+        given = (names,) if isinstance(names, str) else tuple(names)
+        wrong = [name for name in given if not isinstance(name, str) or not _joined([name]) - {""}]
+        DeclarationError.unless("redact", [(not wrong, f"names of arguments, as in redact=['iban'], not {wrong}")])
+        self._registry: Final = registry or Registry()
+        self._everywhere: Final = Rule(_joined((*NAMES, *given)))
+        self._forwarding: Final = forwarding
+        """Outboxes that make jobs of their messages, and of which task."""
+
+    # Records.
+
+    def whole(self, value: T) -> T:
+        """Hide what is to be hidden in a record, and in all that it holds."""
+        shown: Any = value
+        match value:
+            case JobView():
+                shown = self._job(value)
+            case Template():
+                shown = self._template(value)
+            case Letter():
+                shown = replace(value, message=self._message(value.message))
+            case Message():
+                shown = self._message(value)
+            case msgspec.Struct():
+                shown = self._struct(value)
+            case tuple() if not hasattr(value, "_fields"):
+                shown = tuple(self.whole(one) for one in value)
+            case list():
+                shown = [self.whole(one) for one in value]
+            case dict():
+                shown = {name: self.whole(one) for name, one in value.items()}
+            case _:
+                pass
+        found: T = shown
+        return found
+
+    def _struct(self, record: msgspec.Struct) -> msgspec.Struct:
+        there = {name: getattr(record, name) for name in record.__struct_fields__}
+        shown = {name: self.whole(one) for name, one in there.items() if isinstance(one, _HOLDS)}
+        changed = {name: one for name, one in shown.items() if one is not there[name] and one != there[name]}
+        return replace(record, **changed) if changed else record
+
+    def _job(self, view: JobView) -> JobView:
+        task, rule = view.job.task, self.rule(view.job.task)
+        return replace(
+            view,
+            payload=_content(rule, view.payload, "args"),
+            saved=None if view.saved is None else _stored(rule, view.saved),
+            result=None if view.result is None else _content(rule, view.result, "value"),
+            key=self._key(rule, task, view.key),
+            unique=_unique(rule, view.unique),
+        )
+
+    def _template(self, template: Template) -> Template:
+        rule = self.rule(template.task)
+        return replace(
+            template,
+            payload=_content(rule, template.payload, "args"),
+            key=self._key(rule, template.task, template.key),
+            unique=_unique(rule, template.unique),
+        )
+
+    def _message(self, message: Message) -> Message:
+        task = self._forwarding().get(message.outbox)
+        rule = self._everywhere if task is None else self._of(task)
+        return replace(message, payload=_content(rule, message.payload, "value"))
+
+    def _key(self, rule: Rule, task: Name, key: str | None) -> str | None:
+        """Show the key of a keyed limit, unless it is made of what is hidden."""
+        if key is None or self._has_open_key(rule, task):
+            return key
+        return HIDDEN
+
+    # Rules.
+
+    def rule(self, task: Name | None) -> Rule:
+        """Say what is hidden in the arguments, saved values and results of a task, as far as it is known here."""
+        if task is not None:
+            with suppress(UnknownTask):
+                return self._of(self._registry.find(task))
+        return self._everywhere
+
+    def _of(self, definition: Definition) -> Rule:
+        if definition.redact is True:
+            return Rule(frozenset(), everything=True)
+        return Rule(self._everywhere.names | _joined(definition.redact or ()))
+
+    def _has_open_key(self, rule: Rule, task: Name) -> bool:
+        if rule.everything:
+            return False
+        with suppress(UnknownTask):
+            limits = self._registry.find(task).limits
+            return not any(rule.hides(name) for limit in limits for name in limit.keys)
+        return True
+
+    # Searching.
+
+    def check(self, which: Search) -> None:
+        """Refuse to search by what is hidden: whoever asks often enough would be told. Raises `DeclarationError`."""
+        if which.argument is not None:
+            self._check_argument(which.argument, which.task)
+        if which.key is not None:
+            tasks = [one.name for one in self._registry] if which.task is None else [which.task]
+            hidden = [task for task in tasks if not self._has_open_key(self.rule(task), task)]
+            _refuse("key", hidden, which.task)
+
+    def _check_argument(self, argument: Argument, task: Name | None) -> None:
+        if _tells(self._everywhere, argument):
+            raise DeclarationError("argument", "what it names is not shown, and so it is not searched for either")
+        if task is not None:
+            tasks = [task]
+        else:  # of those that hide everything, others have no argument of that name
+            tasks = [
+                one.name
+                for one in self._registry
+                if one.redact is not True or argument.path[0] in one.arguments.signature.hints
+            ]
+        _refuse("argument", [one for one in tasks if _tells(self.rule(one), argument)], task)
+
+
+def _refuse(what: str, hidden: list[Name], task: Name | None) -> None:
+    if hidden and task is not None:
+        raise DeclarationError(what, f"the task {task} does not show it, and so it is not searched for either")
+    if hidden:
+        raise DeclarationError(what, f"say of which task: {hidden[0]} does not show it")
+
+
+def _tells(rule: Rule, argument: Argument) -> bool:
+    """Say whether an answer would tell something of what is hidden."""
+    if any(rule.hides(step) for step in argument.path):
+        return True
+    return argument.value is not None and _stored(rule, argument.value) != _stored(Rule(frozenset()), argument.value)
+
+
+def _content(rule: Rule, stored: bytes, name: str) -> bytes:
+    """Hide in what stands in an envelope; what is none is taken as a whole."""
+    try:
+        read = msgspec.json.decode(stored)
+        if isinstance(read, dict) and name in read:
+            # The names of arguments are those of the code; the keys of any other value may be secret themselves.
+            whole = rule.everything and name != "args"
+            return msgspec.json.encode({**read, name: HIDDEN if whole else rule.applied(read[name])})
+        return msgspec.json.encode(rule.applied(read))
+    except _UNREADABLE:
+        return _unread(rule, stored)
+
+
+def _stored(rule: Rule, stored: bytes) -> bytes:
+    try:
+        return msgspec.json.encode(rule.applied(msgspec.json.decode(stored)))
+    except _UNREADABLE:
+        return _unread(rule, stored)
+
+
+def _unread(rule: Rule, stored: bytes) -> bytes:
+    """What is no JSON has no names; what is too deep to look into is not shown."""
+    try:
+        msgspec.json.decode(stored)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.encode(HIDDEN) if rule.everything else stored
+    except RecursionError:
+        pass
+    return msgspec.json.encode(HIDDEN)
+
+
+def _unique(rule: Rule, unique: UniqueKey | None) -> UniqueKey | None:
+    """Hide in a key that is made of arguments; one that a program made is a text of its own."""
+    if unique is None:
+        return None
+    if rule.everything:
+        return replace(unique, key=HIDDEN)
+    with suppress(*_UNREADABLE):
+        read = msgspec.json.decode(unique.key)
+        if isinstance(read, dict):
+            return replace(unique, key=msgspec.json.encode(rule.applied(read)).decode())
+    return unique

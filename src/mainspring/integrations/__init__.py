@@ -1,0 +1,1 @@
+"""What connects an app to other systems, one file each. Each needs the extra that has its name."""

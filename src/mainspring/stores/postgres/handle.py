@@ -1,0 +1,104 @@
+"""What the verbs of a PostgreSQL store are carried out by: its connections, what it remembers, and whom it tells."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final, TypeVar
+from uuid import UUID
+
+from mainspring.clock import Clock, SystemClock
+from mainspring.core.job import NodeId
+from mainspring.duration import Duration, seconds
+from mainspring.errors import DeclarationError
+from mainspring.stores.postgres import log, nodes
+from mainspring.stores.postgres.connections import Connections
+from mainspring.stores.postgres.head import Head
+from mainspring.stores.postgres.lines import LONG_AGO, Lines
+from mainspring.stores.postgres.settings import Settings
+from mainspring.stores.postgres.skew import Skew
+from mainspring.stores.postgres.transaction import PostgresTransaction
+from mainspring.stores.postgres.verb import Verb
+from mainspring.stores.postgres.wake import Bells, Hint
+from mainspring.stores.records import NewJob
+
+T = TypeVar("T")
+
+SYSTEM_CLOCK: Final = SystemClock()
+BETWEEN_USERS: Final = 0.002
+"""Seconds between two transactions of users that tell of themselves: each makes all others wait that do, for its commit."""
+
+
+class Handle:
+    """A schema of a database that may be opened and closed."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        schema: str = "mainspring",
+        connections: int = 5,
+        timeout: Duration = "5s",
+        patience: Duration = "10s",
+        listen: bool = True,
+        listen_dsn: str | None = None,
+    ) -> None:
+        self._settings = Settings(
+            dsn=dsn,
+            clock=clock,
+            schema=schema,
+            own_time=not isinstance(clock, SystemClock),
+            connections=connections,
+            timeout=seconds(timeout),
+            patience=seconds(patience),
+            listen=listen,
+            listen_dsn=listen_dsn,
+        )
+        self._identity = UUID(int=0)
+        self._lines = Lines()
+        self._head = Head()
+        self._marks = log.Marks()
+        self._known: dict[NodeId, nodes.Known] = {}
+        self._skew = Skew(self._settings)
+        self._connections = Connections(self._settings)
+        self._bells = Bells(self._settings, on_hint=self._hinted, skew=self._skew)
+        self._lines.hears = self._bells.hears
+        self._lines.now = self.now
+
+    def now(self) -> datetime:
+        return self._skew.now()
+
+    @property
+    def _at(self) -> datetime | None:
+        """What to tell the database about the time: nothing, unless a test's clock gives it."""
+        return self._settings.clock.now() if self._settings.own_time else None
+
+    async def _run(self, verb: Callable[[], Verb[T]], *, whole: bool = False, again: bool = True) -> T:
+        return await self._connections.run(verb, whole=whole, again=again)
+
+    def _hinted(self, least: datetime | None) -> None:
+        self._lines.pull(least)
+        self._head.pull(least)
+
+    def _committed(self, least: datetime | None) -> None:
+        """Tell everyone that something may be claimed, due since `least` at the earliest; None: it has only finished."""
+        if self._connections.is_open:  # else the thread that tells would be started again, and nobody would end it
+            self._bells.committed(least)
+
+    def _since(self, new: Sequence[NewJob]) -> datetime:
+        """Since when the first of these is due."""
+        now = self.now()
+        return min(when if isinstance(when, datetime) else now + when for when in {job.run_at for job in new})
+
+    def _hint(self, least: datetime) -> Hint | None:
+        """What to say when a user's own transaction is committed, which may be late: marks will have gone on by then."""
+        return self._bells.hint(min(self.now(), least), pause=BETWEEN_USERS)
+
+    def _own(self, transaction: PostgresTransaction) -> PostgresTransaction:
+        if not transaction.is_on(self._settings):
+            raise DeclarationError("tx", f"it is a transaction of another store, and not of {self._settings.store}")
+        return transaction
+
+    def _opened_up(self) -> None:
+        """Tell everyone that what was held back may be claimed, however long it has been due."""
+        self._lines.forget_marks()
+        self._committed(LONG_AGO)

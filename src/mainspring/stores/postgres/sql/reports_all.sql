@@ -1,0 +1,2 @@
+-- What nodes said last. Reads all of it: one row for each node.
+SELECT node, said_at, body FROM mainspring.reports

@@ -1,0 +1,2 @@
+-- What is declared of queues. Index: primary key.
+SELECT name, concurrency FROM mainspring_gates WHERE scope = 'queue'

@@ -1,0 +1,177 @@
+"""`mainspring dashboard`: where it listens, whom it lets in, how it ends."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from mainspring.cli import main
+from mainspring.cli.dashboard import PORT, TRIES, listen, url, welcome
+from mainspring.cli.root import Refusal
+
+APP = """
+from mainspring import Mainspring
+
+app = Mainspring("memory://")
+
+@app.task(name="quick")
+async def quick() -> None: ...
+"""
+PASSWORD = "correct horse"  # noqa: S105 - of nobody
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shown.py").write_text(APP)
+    return tmp_path
+
+
+@contextmanager
+def running(folder: Path, *options: str) -> "Iterator[tuple[subprocess.Popen[str], str]]":
+    command = [sys.executable, "-m", "mainspring", "dashboard", "shown:app", *options]
+    environment = {**os.environ, "ADMIN_PASSWORD": PASSWORD}
+    program = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert program.stdout
+        line = program.stdout.readline()
+        (address,) = re.findall(r"http://\S+", line)
+        for _ in range(200):
+            with suppress(httpx.TransportError):
+                httpx.get(address)
+                break
+            time.sleep(0.05)
+        yield program, address
+    finally:
+        program.kill()
+        program.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_where_it_is_and_ends_at_once_with_streams_open(folder: Path, sign: signal.Signals) -> None:
+    with running(folder, "--port", "0") as (program, address):
+        assert httpx.get(address).status_code == 200
+        assert httpx.get(f"{address}jobs", headers={"host": "evil.example"}).status_code == 403
+        with httpx.stream("GET", f"{address}events") as stream:
+            chunks = stream.iter_bytes()
+            assert next(chunks).startswith(b"retry:")
+            begun = time.monotonic()
+            program.send_signal(sign)
+            with suppress(httpx.TransportError):
+                list(chunks)
+            assert program.wait(10) == 0
+            assert time.monotonic() - begun < 2.5  # less than the server would wait for open requests
+
+
+@pytest.mark.slow
+def test_with_a_password_it_asks_for_it(folder: Path) -> None:
+    with running(folder, "--port", "0", "--password-env", "ADMIN_PASSWORD") as (program, address):
+        assert program.stdout
+        assert program.stdout.readline() == "Sign in as admin, with the password in $ADMIN_PASSWORD.\n"
+        assert httpx.get(address).status_code == 401
+        assert httpx.get(address, auth=("admin", PASSWORD)).status_code == 200
+
+
+@pytest.mark.slow
+def test_behind_a_proxy_that_changes_the_host_it_is_told_where_people_see_it(folder: Path) -> None:
+    options = ("--port", "0", "--password-env", "ADMIN_PASSWORD", "--origin", "https://admin.example.com")
+    with running(folder, *options) as (_, address):
+        for origin, status in {"https://admin.example.com": 200, "https://evil.example": 403}.items():
+            asked = httpx.post(f"{address}do/control.flush", auth=("admin", PASSWORD), headers={"origin": origin})
+            assert asked.status_code == status
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])  # noqa: S104 - to be refused
+def test_off_this_machine_it_does_not_start_without_auth(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(main, ["dashboard", "shown:app", "--host", host])
+    assert done.exit_code == 2
+    assert "there is no auth" in done.output
+    assert "give --password-env NAME or --token-file FILE, or serve on 127.0.0.1" in done.output
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "says"),
+    [
+        ("127.0.0.1", (None, None), []),
+        ("localhost", ("ADMIN_PASSWORD", None), ["Sign in as admin, with the password in $ADMIN_PASSWORD."]),
+        ("0.0.0.0", (None, Path("tokens")), ["Sign in with a token of tokens.", "plain HTTP"]),  # noqa: S104 - not bound
+    ],
+)
+def test_it_is_said_how_to_sign_in_and_what_a_network_needs(
+    host: str, options: tuple[str | None, Path | None], says: list[str]
+) -> None:
+    told = list(welcome(host, *options))
+    assert len(told) == len(says)
+    for sentence, part in zip(told, says, strict=True):
+        assert part in sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--password-env", "NO_SUCH_VARIABLE"], "no variable NO_SUCH_VARIABLE"),
+        (["--token-file", "no-such-file"], "no-such-file"),
+        (["--token-file", "x", "--password-env", "X"], "give one of them"),
+        (["--origin", "admin.example.com"], "write it as https://admin.example.com"),
+        (["--port", "70000"], "--port"),
+    ],
+)
+def test_what_is_wrong_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], says: str) -> None:
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(main, ["dashboard", "shown:app", *options])
+    assert done.exit_code == 2
+    assert says in done.output
+
+
+def test_without_the_extra_it_is_said_what_to_install(folder: Path) -> None:
+    for missing in ("uvicorn", "jinja2", "starlette"):
+        program = f"import sys; sys.modules['{missing}'] = None; from mainspring.cli import main; main(['dashboard', 'shown:app'])"
+        done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert f"{missing} is missing: pip install 'mainspring[dashboard]'" in done.stderr
+
+
+def test_a_port_that_is_taken_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    with listen("127.0.0.1", None) as first, listen("127.0.0.1", None) as second:
+        one, other = first.getsockname()[1], second.getsockname()[1]
+    assert PORT <= one < other
+    assert f"Port {one} is taken" in capsys.readouterr().err
+
+
+def test_where_many_ports_are_taken_any_will_do() -> None:
+    with ExitStack() as stack:
+        taken = [stack.enter_context(listen("127.0.0.1", None)).getsockname()[1] for _ in range(TRIES + 1)]
+    assert len(set(taken)) == TRIES + 1
+
+
+def test_an_address_that_is_not_of_this_machine_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Refusal, match=r"192\.0\.2\.1.* --host"):
+        listen("192.0.2.1", None)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_port_that_was_asked_for_is_not_changed() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(Refusal, match="choose another"):
+            listen("127.0.0.1", taken.getsockname()[1])
+
+
+def test_a_browser_is_sent_to_an_address_that_it_can_open() -> None:
+    assert url("0.0.0.0", 80) == "http://127.0.0.1:80/"  # noqa: S104 - it is read, and not bound
+    assert url("::1", 80) == "http://[::1]:80/"
+    assert url("box.local", 8321) == "http://box.local:8321/"

@@ -1,0 +1,372 @@
+"""What is secret by its name, or by its task's word, leaves by no route, and cannot be asked for either."""
+
+import tracemalloc
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from mainspring import Limit, Mainspring
+from mainspring.client.redact import HIDDEN, NAMES, Redactor, Rule, _content, parts
+from mainspring.core.backoff import Backoff
+from mainspring.core.job import JobId, State
+from mainspring.core.names import Name
+from mainspring.errors import DeclarationError
+from mainspring.ids import new_id
+from mainspring.stores.memory import MemoryStore
+from mainspring.stores.outbox import Letter, LetterState
+from mainspring.stores.overview import Argument, Search
+from mainspring.stores.records import NewJob
+from mainspring.testing import VirtualTime
+from mainspring.web import api, dashboard
+from mainspring.web.groups import ALL
+from tests.web.conftest import BASE, client
+from tests.web.test_description import MESSAGE, NOON
+from tests.web.world import ADMIN, Asks, World, declare, in_world
+
+RULE = Redactor().rule(None)
+WORDS = st.sampled_from(["user", "old", "x", "db", "2", "the"])
+
+
+def snake(words: list[str]) -> str:
+    return "_".join(words)
+
+
+def camel(words: list[str]) -> str:
+    return words[0] + "".join(word.title() for word in words[1:])
+
+
+def pascal(words: list[str]) -> str:
+    return "".join(word.title() for word in words)
+
+
+def dashed(words: list[str]) -> str:
+    return "-".join(word.title() for word in words)
+
+
+def loud(words: list[str]) -> str:
+    return "_".join(words).upper()
+
+
+@given(st.lists(WORDS, max_size=3), st.sampled_from(NAMES), st.lists(WORDS, max_size=3), st.data())
+def test_a_name_is_hidden_in_whatever_case_and_among_other_words(
+    before: list[str], name: str, after: list[str], data: st.DataObject
+) -> None:
+    written = data.draw(st.sampled_from([snake, camel, pascal, dashed, loud]))
+    assert RULE.hides(written([*before, *name.split("_"), *after]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["apikey", "APIKey", "HTTPAuthorization", "passWord", "PASSWORD2", "user.password", "x-api-key", "Kennwort_pwd"],
+)
+def test_some_that_are_easily_overlooked_are_hidden(name: str) -> None:
+    assert RULE.hides(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "max_tokens",
+        "tokenizer",
+        "secretary",
+        "passwordless_",
+        "pass",
+        "key",
+        "cardinal",
+        "cookiecutter",
+        "id",
+        "\U0001f511",
+    ],
+)
+def test_words_that_only_begin_alike_are_shown(name: str) -> None:
+    assert not RULE.hides(name)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "token", "apiKey"]), inner, max_size=3)
+    ),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_what_is_hidden_is_hidden_at_any_depth_and_the_rest_is_as_it_was(value: Any) -> None:  # noqa: ANN401 - JSON
+    def check(before: Any, after: Any) -> None:  # noqa: ANN401 - JSON
+        match before:
+            case dict():
+                assert before.keys() == after.keys()
+                for key in before:
+                    if key in {"token", "apiKey"}:
+                        assert after[key] == HIDDEN
+                    else:
+                        check(before[key], after[key])
+            case list():
+                assert len(before) == len(after)
+                for one, other in zip(before, after, strict=True):
+                    check(one, other)
+            case _:
+                assert after == before
+
+    check(value, RULE.applied(value))
+
+
+@given(JSON, st.sampled_from(["args", "value"]))
+def test_nothing_of_a_task_that_hides_everything_is_shown(value: Any, name: str) -> None:  # noqa: ANN401 - JSON
+    def leaves(value: Any) -> set[object]:  # noqa: ANN401 - JSON
+        match value:
+            case dict():
+                return set().union(*(leaves(one) for one in value.values()))
+            case list():
+                return set().union(*(leaves(one) for one in value))
+            case _:
+                return {value}
+
+    del name
+    assert leaves(Rule(frozenset(), everything=True).applied(value)) <= {HIDDEN}
+
+
+def test_names_that_are_none_are_refused() -> None:
+    for wrong in ([""], ["_"], [7], [None]):
+        with pytest.raises(DeclarationError, match="redact"):
+            Redactor(names=wrong)  # type: ignore[arg-type]  # what is shown
+    with pytest.raises(DeclarationError, match="redact"):
+        api(Mainspring("memory://"), redact=["-"])
+
+
+def test_a_single_name_is_no_list_of_letters() -> None:
+    rule = Redactor(names="iban").rule(None)
+    assert rule.hides("iban")
+    assert not rule.hides("i")
+
+
+def test_what_is_too_deep_to_look_into_is_not_shown() -> None:
+    deep = b'{"v":1,"args":' + b'{"a":' * 5000 + b'"s3cret"' + b"}" * 5001
+    app = Mainspring("memory://")
+
+    async def none(x: int) -> None: ...
+
+    definition = app.task(name="none", redact=True)(none).definition
+    assert definition.redact is True
+    assert b"s3cret" not in _content(Rule(frozenset(), everything=True), deep, "args")
+
+
+# By every way out.
+
+
+@in_world
+async def test_no_route_shows_what_is_secret(world: World, ask: Asks) -> None:
+    """Everything that can be looked at is looked at, and searched for what must not be in it."""
+    jobs = (await ask("jobs/list", limit="200"))["jobs"]
+    asked = {
+        "jobs.show": [{"id": job["id"]} for job in jobs],
+        "schedules.show": [{"name": name} for name in ("nightly", "often", "by-hand")],
+        "nodes.show": [{"id": world.node.id}],
+        "breakers.show": [{"task": "fail"}],
+    }
+    for route in ALL:
+        if not route.changes:
+            for query in asked.get(route.name, [{}]):
+                response = await ask.response(route.path.strip("/"), **query)
+                if response.status_code == 409 and route.name == "audit.list":
+                    continue
+                assert response.status_code == 200, response.text
+                for secret in ("s3cret", "geheim", "DE1", "4111", "nobody hears"):
+                    assert secret not in response.text, route.name
+    for action, body in [("jobs/clone", {"id": world.hidden}), ("jobs/cancel", {"id": world.hidden})]:
+        assert "s3cret" not in (await ask.response(action, body)).text
+
+
+@in_world
+async def test_what_is_not_secret_is_shown(world: World, ask: Asks) -> None:
+    shown = (await ask("jobs/show", id=world.hidden))["job"]
+    assert shown["payload"]["args"] == {
+        "user": "anna",
+        "password": HIDDEN,
+        "iban": HIDDEN,
+        "nested": {"userPassword": HIDDEN, "list": [{"apiKey": HIDDEN, "fine": 2}]},
+    }
+    assert shown["key"] == HIDDEN
+    assert msgspec.json.decode(shown["unique"]["key"])["user"] == "anna"
+    assert (await ask("jobs/show", id=world.jobs[State.SUCCEEDED]))["job"]["result"]["value"] == {"sum": 3}
+    (quiet,) = (await ask("jobs/list", task="quiet"))["jobs"]
+    assert quiet["payload"]["args"] == {"words": HIDDEN}
+
+
+@in_world
+async def test_a_program_names_more(world: World) -> None:
+    async with client(api(world.app, auth=lambda _: ADMIN, redact=["user", "sum"])) as found:
+        shown = (await found.get(f"{BASE}/jobs/show", params={"id": world.hidden})).json()["job"]
+        assert shown["payload"]["args"]["user"] == HIDDEN
+        done = (await found.get(f"{BASE}/jobs/show", params={"id": world.jobs[State.SUCCEEDED]})).json()["job"]
+        assert done["result"]["value"] == {"sum": HIDDEN}
+        refused = await found.get(f"{BASE}/jobs/list", params={"argument": "user"})
+        assert refused.status_code == 422
+
+
+ASKED = [
+    ({"argument": 'password="s3cret"'}, True),
+    ({"argument": "password"}, True),
+    ({"argument": 'nested.userPassword="s3cret"'}, True),
+    ({"argument": 'nested={"userPassword": "s3cret"}'}, True),
+    ({"argument": 'iban="DE1"', "task": "login"}, True),
+    ({"argument": 'iban="DE1"'}, True),
+    ({"argument": 'words="nobody hears"'}, True),
+    ({"argument": 'words="nobody hears"', "task": "quiet"}, True),
+    ({"key": "DE1"}, True),
+    ({"key": "DE1", "task": "login"}, True),
+    ({"key": "DE1", "task": "add"}, False),
+    ({"argument": 'iban="DE1"', "task": "add"}, False),
+    ({"argument": 'user="anna"'}, False),
+    ({"argument": "a=1"}, False),
+]
+
+
+@in_world
+async def test_what_is_hidden_is_not_told_by_asking(ask: Asks) -> None:
+    for query, refused in ASKED:
+        response = await ask.response("jobs/list", **query)
+        body = {"action": "cancel", "which": query, "dry_run": True}
+        for one in (response, await ask.response("jobs/bulk", body)):
+            assert (one.status_code == 422) == refused, one.text
+
+
+@in_world
+async def test_an_error_does_not_tell_what_a_unique_key_is_made_of(world: World, ask: Asks) -> None:
+    await ask("jobs/cancel", {"id": world.hidden})
+    other = await world.app.enqueue("login", "anna", "s3cret", iban="DE1")
+    await world.app.job(other.id).cancel()
+    taken = await world.app.enqueue("login", "anna", "s3cret", iban="DE1")
+    error = await ask.fails(409, "jobs/retry", {"id": str(other.id)})
+    assert (error["code"], error["message"]) == ("conflict", f"its unique key is taken by job {taken.id}")
+    step = await ask("jobs/bulk", {"action": "retry", "ids": [str(other.id)]})
+    assert [one["problem"] for one in step["problems"]] == [error["message"]]
+
+
+class Odd(msgspec.Struct, frozen=True):
+    """A record that a route might have one day."""
+
+    jobs: dict[str, Any]
+
+
+STRANGE = [
+    b'{"v":1,"args":{"user":"\xff"}}',
+    b"\xff",
+    b'"\xed\xa0\x80"',
+    b"[" * 5000 + b"]" * 5000,
+    b"",
+    b"{}",
+    b"null",
+    b"[7]",
+    b'{"args":[7]}',
+    b'{"args":7}',
+    b'{"v":9,"args":null}',
+]
+
+
+@pytest.mark.parametrize("payload", STRANGE, ids=lambda payload: payload[:30].hex())
+async def test_what_another_program_wrote_wrongly_hides_no_other_job(virtual_time: VirtualTime, payload: bytes) -> None:
+    """A letter that is not UTF-8, or too many brackets: who enqueues by SQL may write what it likes."""
+    app = declare(Mainspring(MemoryStore(clock=virtual_time.clock), clock=virtual_time.clock)).app
+    async with app, client(dashboard(app, auth=lambda _: ADMIN)) as found:
+        for task in ("login", "quiet", "unknown"):
+            id_ = JobId(new_id(app.store.now()))
+            new = NewJob(id=id_, task=Name("", task), payload=payload, backoff=Backoff.fixed("1s"), max_attempts=1)
+            await app.store.enqueue([new])
+            for path in ("/jobs", f"/job?id={id_}", f"{BASE}/jobs/show?id={id_}", f"{BASE}/jobs/list"):
+                response = await found.get(path)
+                assert response.status_code == 200, response.text
+            cloned = await found.post(f"{BASE}/jobs/clone", json={"id": str(id_)})
+            assert cloned.status_code in {200, 422}, cloned.text
+        assert (await found.get(f"{BASE}/jobs/list", params={"argument": "user"})).status_code == 200
+
+
+@in_world
+async def test_no_record_is_too_odd_to_be_looked_through(world: World) -> None:
+    (view,) = await world.app.store.get([JobId(UUID(world.hidden))])
+    redactor = Redactor(world.app.registry)
+    for record in ([view], (view,), {"a": view}, {"a": [{"b": (view,)}]}, Odd(jobs={"a": (view,)})):
+        assert "s3cret" in str(record)
+        assert "s3cret" not in str(redactor.whole(record))
+
+
+def test_an_argument_that_a_task_once_had_is_not_searched_for_either() -> None:
+    app = Mainspring("memory://")
+
+    @app.task(name="pay", redact=["iban"])
+    async def pay(user: str) -> None: ...
+
+    with pytest.raises(DeclarationError, match="say of which task: pay"):
+        Redactor(app.registry).check(Search(argument=Argument(path=("iban",))))
+
+
+def test_of_a_task_that_hides_everything_not_even_the_keys_of_its_result_are_shown() -> None:
+    everything = Rule(frozenset(), everything=True)
+    for hidden in ({"anna@example.com": 7}, ["anna"], "anna", 7):
+        stored = msgspec.json.encode({"v": 1, "value": hidden})
+        assert msgspec.json.decode(_content(everything, stored, "value")) == {"v": 1, "value": HIDDEN}
+
+
+def test_a_task_says_what_is_hidden_of_it() -> None:
+    app = Mainspring("memory://")
+
+    @app.task(name="pay", redact="iban", limit=Limit(concurrency=1, key="user"), aliases="old")
+    async def pay(iban: str, user: str) -> None: ...
+
+    redactor = Redactor(app.registry)
+    assert redactor.rule(Name("", "pay")).hides("the_iban")
+    assert redactor.rule(Name("", "old")).hides("iban")
+    assert not redactor.rule(Name("", "other")).hides("iban")
+    redactor.check(Search(key="anna", task=Name("", "pay")))
+    redactor.check(Search(argument=Argument(path=("user",), value=b'"anna"')))
+    with pytest.raises(DeclarationError, match="say of which task: pay"):
+        redactor.check(Search(argument=Argument(path=("iban",))))
+    assert pay.definition.redact == ("iban",)
+
+
+def test_names_are_taken_apart_once_and_no_longer_than_they_need() -> None:
+    assert len(parts("a_" * 100_000)) <= 4
+    assert "apikey" in parts("myApiKey")
+
+
+def test_long_keys_of_what_strangers_sent_are_not_remembered() -> None:
+    words = [f"{number:x}" for number in range(4096)]
+    tracemalloc.start()
+    try:
+        for begin in range(0, 4000, 4):
+            assert parts("_".join([*words[begin : begin + 200], "password"])) >= {"password"}
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
+
+
+def test_messages_that_become_jobs_are_hidden_as_those_are() -> None:
+    app = Mainspring("memory://")
+
+    @app.task(name="pay", redact=True)
+    async def pay(order: dict[str, str]) -> None: ...
+
+    app.outbox("orders").to(pay)
+    redactor = Redactor(app.registry, forwarding=app.outbox.forwarding)
+    payload = msgspec.json.encode({"v": 1, "value": {"iban": "DE1"}})
+    for outbox, shown in [("orders", False), ("others", True)]:
+        letter = Letter(
+            id=1,
+            message=replace(MESSAGE, outbox=outbox, payload=payload),
+            state=LetterState.PENDING,
+            attempts=1,
+            error="",
+            failed_at=NOON,
+        )
+        assert (b"DE1" in redactor.whole(letter).message.payload) == shown
+    raw = replace(MESSAGE, payload=b"\xff\xfe")
+    assert redactor.whole(raw).payload == msgspec.json.encode(HIDDEN)
+    assert redactor.whole(replace(raw, outbox="others")).payload == b"\xff\xfe"
