@@ -1,5 +1,6 @@
 """A store's tables with many jobs in them: waiting, scheduled, running, parked and finished."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -218,6 +219,22 @@ def analyze(server: Server, schema: str, word: str = "ANALYZE") -> None:
     )
     for (name,) in tables:
         server.sql(f"{word} {name}")
+
+
+def forget_rows(server: Server, schema: str, tables: Sequence[str]) -> None:
+    """Have PostgreSQL believe that one row of each table is alive, as after ANALYZE while somebody holds an old snapshot.
+
+    The tables are as large as they are, and it is told so: it believes that most of what is in them is dead.
+    """
+    server.sql(
+        """
+        UPDATE pg_class SET reltuples = 1
+        FROM pg_index RIGHT JOIN pg_class AS whole ON whole.oid = pg_index.indrelid
+        WHERE whole.relnamespace = %s::regnamespace AND whole.relname = ANY (%s)
+            AND pg_class.oid IN (whole.oid, pg_index.indexrelid)
+        """,
+        [schema, list(tables)],
+    )
 
 
 def id_of(number: int) -> UUID:

@@ -121,6 +121,27 @@ async def test_the_last_round_under_a_held_snapshot_reads_no_more_than_the_first
         assert max(pages[-1]) <= 1.2 * max(pages[0]), pages
 
 
+@on_real_time
+async def test_a_job_that_is_alone_among_the_dead_is_claimed_and_settled_as_if_they_were_not_there(
+    postgres: Server, postgres_schema: str
+) -> None:
+    """Analyzed then, the table seems to have one row, and a walk over all of it to cost as little as a look (0041)."""
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        async with held(those):
+            await rounds(node, 5, 2000)
+            await node.store.enqueue([new()])
+            postgres.sql(f"ANALYZE {postgres_schema}.jobs")
+            claimed, looked = await explained(node.claim(BATCH))
+            _, ended = await explained(node.settle(claimed.deliveries))
+
+        assert len(claimed.deliveries) == 1
+        pages = {plan.statement: plan.buffers for plan in [*looked, *ended]}
+        assert max(pages.values()) < 500, pages  # a lane as a whole, which is looked at once a second, is a hundred
+        assert {"take", "grab"} & {plan.statement for plan in looked}
+        assert {plan.statement for plan in ended} == {"settle_success"}
+
+
 @pytest.mark.parametrize("scope", [Scope.TASK, Scope.KEY])
 @on_real_time
 async def test_a_claim_through_a_gate_under_a_held_snapshot_reads_a_page_for_a_few_of_those_that_have_passed(

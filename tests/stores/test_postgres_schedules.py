@@ -216,8 +216,11 @@ END $$
 DEAD = 5000
 
 
+@pytest.mark.parametrize("is_analyzed", [False, True], ids=["as they come", "analyzed"])
 @on_real_time
-async def test_the_dead_are_in_nobodys_way(postgres: Server, tidy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_dead_are_in_nobodys_way(
+    postgres: Server, tidy: str, monkeypatch: pytest.MonkeyPatch, is_analyzed: bool
+) -> None:
     postgres.sql(f"VACUUM {tidy}.schedules, {tidy}.positions, {tidy}.runs, {tidy}.moved")
     monkeypatch.setattr(head, "LONG", 0.0)  # so that any look at the whole counts as a long one
     monkeypatch.setattr(head, "SHARE", 1_000_000)
@@ -237,6 +240,8 @@ async def test_the_dead_are_in_nobodys_way(postgres: Server, tidy: str, monkeypa
         assert pages[0] > DEAD / 20  # else this shows nothing
         assert pages[1] < 30
 
+        if is_analyzed:  # as autovacuum does, whenever it likes
+            postgres.sql(f"ANALYZE {tidy}.positions")
         _, (look,) = await explained(store.look([A]))
         accepted, plans = await explained(store.move(await due_moves(store)))
         assert accepted == (True,)

@@ -23,14 +23,14 @@ held AS MATERIALIZED (
                 ) AS found
             )
         ORDER BY asked.priority DESC, line.run_at, line.id LIMIT $11
-    ) AS chosen JOIN mainspring.jobs AS jobs ON jobs.id = chosen.id
+    ) AS chosen JOIN mainspring.jobs AS jobs ON jobs.id = ANY (ARRAY[chosen.id])
     WHERE coalesce(jobs.lane, 0) = chosen.lane AND jobs.run_at <= (SELECT now FROM clock)
     FOR UPDATE OF jobs SKIP LOCKED
 )
 UPDATE mainspring.jobs SET
     lane = NULL, state = 'running', attempt = attempt + 1, lease = lease + 1, revision = revision + 1, node = $2,
     started_at = (SELECT now FROM clock)
-FROM held WHERE jobs.id = held.id
+FROM held WHERE jobs.id = ANY (ARRAY[held.id])
 RETURNING
     jobs.id, held.state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, policy, enqueued_at,
     payload, traced, expires_at, timeout, key, parent, facts, home, (SELECT now FROM clock)

@@ -28,7 +28,7 @@ waiting AS (
     SELECT parked.task FROM parked
     WHERE EXISTS (
         SELECT FROM mainspring.jobs
-        WHERE jobs.parked AND jobs.task = parked.task AND jobs.run_at <= (SELECT since FROM since)
+        WHERE jobs.parked AND jobs.task = parked.task AND jobs.run_at <= (SELECT since FROM since) OFFSET 0
     )
 )
 SELECT

@@ -4,10 +4,10 @@
 WITH held AS (
     SELECT jobs.id, jobs.lease, jobs.node, jobs.traced, said.leaves
     FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::boolean[]) AS said (job, lease, node, leaves)
-    JOIN mainspring.jobs AS jobs ON jobs.id = said.job
+    JOIN mainspring.jobs AS jobs ON jobs.id = ANY (ARRAY[said.job])
     WHERE jobs.state || '' = 'running' AND jobs.lease = said.lease AND jobs.node IS NOT DISTINCT FROM said.node
         AND EXISTS (SELECT FROM mainspring.nodes WHERE nodes.id = said.node AND nodes.alive)
-    ORDER BY jobs.id FOR NO KEY UPDATE OF jobs
+    ORDER BY said.job FOR NO KEY UPDATE OF jobs
 ),
 marked AS (
     UPDATE mainspring.jobs SET traced = true

@@ -12,7 +12,7 @@ ends AS MATERIALIZED (
 ),
 trimmed AS (
     DELETE FROM mainspring.log_lines USING ends
-    WHERE log_lines.job = ends.job AND log_lines.position <= ends.after - $4::bigint
+    WHERE log_lines.job = ANY (ARRAY[ends.job]) AND log_lines.position <= ends.after - $4::bigint
 )
 INSERT INTO mainspring.log_lines (job, position, body)
 SELECT new.job, ends.before + new.place, new.body FROM new JOIN ends ON ends.job = new.job

@@ -14,4 +14,4 @@ FROM (
         SELECT outboxes.id * 64 + one.partition, one.seq WHERE one.digest IS NULL
     ) AS first
 ) AS first
-WHERE asides.line = first.line AND asides.seq = first.seq AND asides.retry_at IS NULL
+WHERE asides.line = ANY (ARRAY[first.line]) AND asides.seq = first.seq AND asides.retry_at IS NULL

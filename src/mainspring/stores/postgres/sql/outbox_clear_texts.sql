@@ -10,7 +10,7 @@ WITH seen AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM mainspring.outbox_texts AS texts USING seen
-    WHERE texts.outbox = seen.outbox AND texts.digest = seen.digest AND NOT EXISTS (
+    WHERE texts.outbox = ANY (ARRAY[seen.outbox]) AND texts.digest = seen.digest AND NOT EXISTS (
         SELECT FROM mainspring.outbox_messages AS messages
         WHERE messages.line = seen.line AND messages.xid = ANY (ARRAY[seen.xid, '0'])  -- 0: see outbox_number_foreign.sql
             AND messages.number = seen.number

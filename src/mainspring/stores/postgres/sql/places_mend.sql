@@ -4,7 +4,7 @@ WITH leaked AS MATERIALIZED (
     SELECT DISTINCT job, lease FROM mainspring.places
     WHERE NOT EXISTS (
         SELECT FROM mainspring.jobs
-        WHERE jobs.id = places.job AND jobs.lease = places.lease AND jobs.state || '' = 'running'
+        WHERE jobs.id = ANY (ARRAY[places.job]) AND jobs.lease = places.lease AND jobs.state || '' = 'running'
     ) AND NOT (kept AND EXISTS (SELECT FROM mainspring.nodes WHERE nodes.id = places.node AND alive))
     LIMIT $1::integer
 ),

@@ -3,15 +3,15 @@
 WITH held AS MATERIALIZED (
     SELECT keys.task, keys.key, EXISTS (SELECT FROM mainspring.jobs WHERE jobs.id = keys.job) AS is_active
     FROM unnest($1::text[], $2::bytea[]) AS these (task, key)
-    JOIN mainspring.unique_keys AS keys ON keys.task = these.task AND keys.key = these.key
+    JOIN mainspring.unique_keys AS keys ON keys.task = ANY (ARRAY[these.task]) AND keys.key = these.key
 ),
 active AS (
     UPDATE mainspring.unique_keys AS keys SET taken_until = NULL FROM held
-    WHERE held.is_active AND keys.task = held.task AND keys.key = held.key
+    WHERE held.is_active AND keys.task = ANY (ARRAY[held.task]) AND keys.key = held.key
 ),
 free AS (
     DELETE FROM mainspring.unique_keys AS keys USING held
-    WHERE NOT held.is_active AND keys.task = held.task AND keys.key = held.key
+    WHERE NOT held.is_active AND keys.task = ANY (ARRAY[held.task]) AND keys.key = held.key
     RETURNING 1
 )
 SELECT count(*) FROM free

@@ -4,4 +4,4 @@ UPDATE mainspring.positions SET
     revision = positions.revision + 1, waits = false, last_end = awaiting.last_end,
     next_at = CASE WHEN paused THEN next_at ELSE $1::timestamptz END
 FROM unnest($2::text[], $3::bigint[], $4::timestamptz[]) AS awaiting (schedule, revision, last_end)
-WHERE positions.schedule = awaiting.schedule AND positions.revision = awaiting.revision
+WHERE positions.schedule = ANY (ARRAY[awaiting.schedule]) AND positions.revision = awaiting.revision

@@ -7,4 +7,4 @@ UPDATE mainspring.positions SET
             SELECT id FROM mainspring.runs WHERE runs.schedule = idle.schedule AND is_open ORDER BY id DESC LIMIT 1
         ) IS NULL THEN interval '0' ELSE interval '1 second' END
 FROM unnest($2::text[], $3::bigint[]) AS idle (schedule, revision)
-WHERE positions.schedule = idle.schedule AND positions.revision = idle.revision
+WHERE positions.schedule = ANY (ARRAY[idle.schedule]) AND positions.revision = idle.revision

@@ -6,4 +6,4 @@ UPDATE mainspring.positions SET
 FROM unnest(
     $1::text[], $2::bigint[], $3::timestamptz[], $4::boolean[], $5::boolean[], $6::timestamptz[], $7::bytea[], $8::bigint[]
 ) AS new (schedule, revision, next_at, waits, paused, last_end, record, before)
-WHERE positions.schedule = new.schedule AND positions.revision = new.before
+WHERE positions.schedule = ANY (ARRAY[new.schedule]) AND positions.revision = new.before

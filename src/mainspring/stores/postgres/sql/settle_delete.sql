@@ -14,4 +14,4 @@ vacated AS (DELETE FROM mainspring.places WHERE job = $1 RETURNING scope, name, 
 freed AS (INSERT INTO mainspring.freed (task, key) SELECT name, key FROM vacated WHERE scope = 'key'),
 gone AS MATERIALIZED (SELECT * FROM there UNION ALL SELECT * FROM done)
 DELETE FROM mainspring.unique_keys AS held USING gone
-WHERE held.task = gone.task AND held.key = gone.unique_key AND held.job = gone.id
+WHERE held.task = ANY (ARRAY[gone.task]) AND held.key = gone.unique_key AND held.job = gone.id

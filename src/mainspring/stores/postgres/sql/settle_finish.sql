@@ -11,13 +11,13 @@ WITH new AS MATERIALIZED (
     )
 ),
 gone AS (
-    DELETE FROM mainspring.jobs USING new WHERE jobs.id = new.id
+    DELETE FROM mainspring.jobs USING new WHERE jobs.id = ANY (ARRAY[new.id])
     RETURNING jobs.id, queue, task, priority, loss_limit, lease, max_attempts, policy, node, jobs.settled_by, started_at,
         seconds, enqueued_at, timeout, key, unique_key, unique_period, unique_on_conflict, parent, facts, payload
 ),
-traces AS (DELETE FROM mainspring.traces USING new WHERE job = new.id RETURNING job, saved, progress, error),
-attempts AS (DELETE FROM mainspring.attempts USING new WHERE job = new.id RETURNING job, lease, body),
-log_lines AS (DELETE FROM mainspring.log_lines USING new WHERE job = new.id RETURNING job, position, body),
+traces AS (DELETE FROM mainspring.traces USING new WHERE job = ANY (ARRAY[new.id]) RETURNING job, saved, progress, error),
+attempts AS (DELETE FROM mainspring.attempts USING new WHERE job = ANY (ARRAY[new.id]) RETURNING job, lease, body),
+log_lines AS (DELETE FROM mainspring.log_lines USING new WHERE job = ANY (ARRAY[new.id]) RETURNING job, position, body),
 given_up AS (
     DELETE FROM mainspring.unique_keys WHERE ctid = ANY (ARRAY(
         SELECT held.ctid

@@ -8,7 +8,7 @@ WITH ended AS (
     USING unnest(
         $2::uuid[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::double precision[], $8::bytea[]
     ) AS given (id, lease, revision, finished_at, keep_until, took, result)
-    WHERE jobs.id = given.id AND jobs.lease = given.lease AND jobs.revision = given.revision
+    WHERE jobs.id = ANY (ARRAY[given.id]) AND jobs.lease = given.lease AND jobs.revision = given.revision
         AND jobs.node IS NOT DISTINCT FROM $1::text AND jobs.state || '' = 'running' AND NOT jobs.traced
         AND EXISTS (SELECT FROM mainspring.nodes WHERE nodes.id = $1 AND alive)
     RETURNING jobs.*, given.finished_at, given.keep_until, given.took, given.result

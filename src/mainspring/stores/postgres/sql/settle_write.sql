@@ -14,4 +14,4 @@ FROM unnest(
     id, lane, home, queue, priority, state, run_at, attempt, granted, losses, revision, expires_at, cancel_requested_at,
     settled_by, seconds, traced
 )
-WHERE jobs.id = new.id
+WHERE jobs.id = ANY (ARRAY[new.id])

@@ -20,7 +20,7 @@ firsts AS MATERIALIZED (
     ) AS line
 ),
 back AS (
-    UPDATE mainspring.jobs SET lane = home, parked = false FROM firsts WHERE jobs.id = firsts.id
+    UPDATE mainspring.jobs SET lane = home, parked = false FROM firsts WHERE jobs.id = ANY (ARRAY[firsts.id])
     RETURNING jobs.key, run_at
 )
 SELECT wanted.key, each.least, EXISTS (

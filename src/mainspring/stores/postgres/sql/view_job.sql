@@ -8,7 +8,7 @@ SELECT
     jobs.node, jobs.started_at, jobs.seconds, jobs.enqueued_at, jobs.timeout, jobs.key, jobs.unique_key,
     jobs.unique_period, jobs.unique_on_conflict, jobs.parent, jobs.facts, jobs.payload, traces.saved, traces.progress,
     traces.error, NULL::bytea
-FROM mainspring.jobs AS jobs LEFT JOIN mainspring.traces AS traces ON jobs.traced AND traces.job = jobs.id
+FROM mainspring.jobs AS jobs LEFT JOIN mainspring.traces AS traces ON jobs.traced AND traces.job = ANY (ARRAY[jobs.id])
 WHERE jobs.id = ANY ($1::uuid[])
 UNION ALL
 SELECT

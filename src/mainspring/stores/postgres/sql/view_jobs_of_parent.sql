@@ -10,7 +10,7 @@
         traces.saved, traces.progress, traces.error, NULL::bytea
     FROM (
         SELECT * FROM mainspring.jobs WHERE parent = $10::uuid OFFSET 0
-    ) AS jobs LEFT JOIN mainspring.traces AS traces ON jobs.traced AND traces.job = jobs.id
+    ) AS jobs LEFT JOIN mainspring.traces AS traces ON jobs.traced AND traces.job = ANY (ARRAY[jobs.id])
     WHERE $8::boolean AND jobs.id <= $1::uuid
         AND ($3::text[] IS NULL OR jobs.state = ANY ($3))
         AND ($4::text IS NULL OR jobs.queue = $4)

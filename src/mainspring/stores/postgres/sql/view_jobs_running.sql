@@ -9,7 +9,7 @@ SELECT
     traces.error, NULL::bytea
 FROM (
     SELECT * FROM mainspring.jobs WHERE state = 'running' AND id <= $1::uuid OFFSET 0
-) AS jobs LEFT JOIN mainspring.traces AS traces ON jobs.traced AND traces.job = jobs.id
+) AS jobs LEFT JOIN mainspring.traces AS traces ON jobs.traced AND traces.job = ANY (ARRAY[jobs.id])
 WHERE ($3::text[] IS NULL OR jobs.state = ANY ($3))
     AND ($4::text IS NULL OR jobs.queue = $4)
     AND ($5::text IS NULL OR jobs.task = $5)
