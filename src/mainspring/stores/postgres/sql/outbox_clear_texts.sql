@@ -11,10 +11,12 @@ WITH seen AS MATERIALIZED (
 gone AS (
     DELETE FROM mainspring.outbox_texts AS texts USING seen
     WHERE texts.outbox = ANY (ARRAY[seen.outbox]) AND texts.digest = seen.digest AND NOT EXISTS (
-        SELECT FROM mainspring.outbox_messages AS messages
-        WHERE messages.line = seen.line AND messages.xid = ANY (ARRAY[seen.xid, '0'])  -- 0: see outbox_number_foreign.sql
-            AND messages.number = seen.number
-            AND messages.published_at = seen.published_at
+        SELECT FROM unnest(ARRAY[seen.xid, '0']) AS written (xid) CROSS JOIN LATERAL (  -- 0: see outbox_number_foreign.sql
+            SELECT FROM mainspring.outbox_messages AS messages
+            WHERE messages.line = seen.line AND messages.xid = written.xid AND messages.number = seen.number
+                AND messages.published_at = seen.published_at
+            LIMIT 1
+        ) AS found
     )
     RETURNING 1
 )
