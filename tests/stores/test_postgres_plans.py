@@ -251,12 +251,17 @@ BELIEFS = [
 @pytest.fixture(
     scope="module",
     params=[
-        *(pytest.param((FEW, belief), id=f"few, {belief}") for belief in BELIEFS),
-        *(pytest.param((MANY, belief), id=f"a million, {belief}", marks=SLOWLY) for belief in BELIEFS[::2][:MILLIONS]),
+        *(pytest.param((FEW, belief, False), id=f"few, {belief}") for belief in BELIEFS),
+        *(
+            pytest.param((MANY, belief, False), id=f"a million, {belief}", marks=SLOWLY)
+            for belief in BELIEFS[::2][:MILLIONS]
+        ),
+        *(pytest.param((FEW, belief, True), id=f"few, {belief}, on the oldest server") for belief in BELIEFS[2::3]),
     ],
 )
-def tables(postgres: Server, request: pytest.FixtureRequest) -> Iterator[Tables]:
-    count, belief = request.param
+def tables(postgres: Server, oldest_postgres: Server, request: pytest.FixtureRequest) -> Iterator[Tables]:
+    count, belief, is_oldest = request.param
+    postgres = oldest_postgres if is_oldest else postgres
     with lasting_schema(postgres) as schema:
         leave_alone(postgres, schema)
         if belief == "analyzed when empty":

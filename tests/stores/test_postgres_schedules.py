@@ -51,7 +51,7 @@ from tests.stores.postgres_wires import on_real_time
 
 T = TypeVar("T")
 
-SOON = 2.0
+SOON = 20.0
 MANY = 1000
 
 

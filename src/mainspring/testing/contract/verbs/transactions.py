@@ -22,7 +22,7 @@ from mainspring.testing.contract import plans
 from mainspring.testing.contract.harness import TransactionsHarness
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.verbs.wake import Bell, heard, quiet
+from mainspring.testing.contract.verbs.wake import Bell, heard, wakes_nobody
 from mainspring.testing.contract.world import FATAL, SECOND, SEND, World
 
 LONG: Final = timedelta(seconds=30)
@@ -146,9 +146,7 @@ class TransactionsContract(Contract):
         stop = (await world.open()).watch(bell)
         await heard(world, bell)
         async with transactions(world).transaction(limit=LONG) as tx:
-            await tx.enqueue([world.new()])
-            await asyncio.to_thread(time.sleep, 0.1)
-            assert not bell.is_rung
+            assert await wakes_nobody(lambda: tx.enqueue([world.new()]), bell)
         await bell.wait()
         stop()
 
@@ -218,12 +216,8 @@ class TransactionsContract(Contract):
         stops = [world.store.watch(bells[0]), (await world.open()).watch(bells[1])]
         for bell in bells:
             await heard(world, bell)
-        for bell in bells:
-            await quiet(bell)
         tx = await harness.begin(blocking=blocking)
-        await enqueue_in(world, tx.handle, [world.new()], blocking=blocking)
-        await asyncio.to_thread(time.sleep, 0.1)
-        assert [bell.is_rung for bell in bells] == [False, False]
+        assert await wakes_nobody(lambda: enqueue_in(world, tx.handle, [world.new()], blocking=blocking), *bells)
         await tx.commit()
         for bell, stop in zip(bells, stops, strict=True):
             await bell.wait()
