@@ -25,6 +25,7 @@ from tests.cli.audited import (
     ELSEWHERE,
     LONG,
     LOOKS,
+    PROGRAM,
     SHORT,
     World,
     check_that_each_leaves_its_line,
@@ -213,6 +214,18 @@ def test_what_is_broken_off_says_so(world: World) -> None:
     assert world.told() == [("nodes.stacks", "node-7", None, "cut_off")]
 
 
+def test_who_reads_no_further_hinders_no_line(world: World) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "mainspring", "queues", "pause", "mail", *APP],
+        env=environment({}),
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(30) == 0
+    assert world.told() == [("queues.pause", "mail", 1, "done")]
+
+
 def orders(world: World) -> int:
     with closing(sqlite3.connect(world.shop.path)) as found:
         (number,) = found.execute("SELECT count(*) FROM mainspring_orders").fetchone()
@@ -252,6 +265,9 @@ def test_a_store_that_keeps_no_audit_log_is_left_alone(shop: Shop) -> None:
     url = f"sidecar:///{folder}"
     app = Mainspring(url)
     app.schedules.add_sync("nightly", Every("1d"), app.task(name="sweep")(sweep).call())
+    (shop.folder / "audited_shop.py").write_text(PROGRAM, encoding="utf-8")
+    done = shop.run("control", "submit", "SET", *APP, SHOP_URL=url)  # while the program has its document open
+    assert (done.returncode, done.stdout, done.stderr) == (0, "null\n", "")
     app.close_sync()
     done = shop.run("schedules", "pause", "nightly", "--url", url)
     assert (done.returncode, done.stdout, done.stderr) == (0, "nightly is paused\n", "")
