@@ -11,6 +11,7 @@ import pytest
 
 from mainspring import Fail, Mainspring, Message
 from mainspring.client.measuring import Measured
+from tests.cli.audited import check_that_each_leaves_its_line, world_of
 from tests.cli.conftest import cli, until
 from tests.cli.postgres_shop import ServerShop, shop_on
 from tests.servers.postgres import Server, new_server
@@ -210,3 +211,22 @@ def test_dead_letters_of_an_outbox_are_seen_and_replayed(shop: ServerShop) -> No
     (lag,) = shop.lines("outbox", "lag", "orders")
     assert (lag["backlog"], lag["holder"]) == (1, None)
     assert said(shop, "outbox", "lag", "ordres", code=1)[0].endswith("did you mean 'orders'?")
+
+
+def test_what_every_command_does_is_one_line_of_the_audit_log(
+    shop: ServerShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.migrate()
+    with world_of(shop, monkeypatch) as world:
+        assert world.told() == []
+        check_that_each_leaves_its_line(world)
+
+
+def test_a_role_that_may_write_no_lines_does_its_work_and_says_so(shop: ServerShop) -> None:
+    with shop.role() as role:
+        shop.server.sql(f"REVOKE INSERT ON {shop.schema}.audit FROM {role}")
+        done = shop.run("queues", "pause", "mail", "--url", shop.as_role(role))
+        assert (done.returncode, done.stdout) == (0, "mail is paused\n")
+        assert done.stderr.startswith("not in the audit log: cli:")
+        assert done.stderr.count("\n") == 1
+        assert [queue["name"] for queue in shop.lines("queues", "list")] == ["mail"]

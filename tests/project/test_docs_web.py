@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mainspring.client.error_words import WORDS
 from mainspring.client.redact import NAMES
 from mainspring.web import ROLES, Permission
 from mainspring.web.application import BASE, described
@@ -87,7 +88,8 @@ def test_every_route_is_listed_with_what_it_takes_and_gives() -> None:
 def test_every_code_is_listed() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/mainspring/web").rglob("*.py"))
     said = set(re.findall(r'Problem\(\s*\d+, "(\w+)"', source)) | {"not_found", "wrong_method", "internal"}
-    statuses = {code: str(kind.status) for kind in KINDS for code in [kind.code]}
+    statuses = {code: str(kind.status) for code, kind in KINDS.items()}
+    assert list(statuses) == [code for _, code in WORDS]
     rows = [line.strip("|").split("|") for line in section("Errors").splitlines() if re.match(r"\| \d", line)]
     told = {code: words[0].strip() for words in rows for code in re.findall(r"`(\w+)`", words[1])}
     assert set(told) == said | set(statuses)

@@ -150,6 +150,20 @@ async def test_strangers_are_in_the_log_and_do_not_fill_the_store(
     ]
 
 
+async def test_nobody_passes_for_somebody_at_a_shell(app: Mainspring) -> None:
+    async with app, client(api(app, auth=partial(known, Identity.of("cli:root@host", "admin")))) as found:
+        await found.post(f"{BASE}/control/flush")
+        assert [one.who for one in await entries(app)] == ["http:cli:root@host"]
+
+
+async def test_of_rows_that_a_program_wrote_a_line_says_how_many(app: Mainspring, photos: Photos) -> None:
+    async with app, client(api(app)) as found:
+        await found.post(f"{BASE}/control/iterate", json={"driving_query": "GET", "mutation": "SET", "batch_size": 10})
+        (line,) = await entries(app)
+    assert (line.action, line.about, line.count, line.outcome) == ("control.iterate", "", 15, "done")
+    assert len(photos.written) == 15  # all but those of the batch with the thirteen
+
+
 async def test_a_line_that_cannot_be_kept_undoes_nothing(
     virtual_time: VirtualTime, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +179,7 @@ async def test_a_line_that_cannot_be_kept_undoes_nothing(
         assert response.status_code == 200
         assert await app.control.list()
     (error,) = [one for one in caplog.records if one.name == "mainspring.audit" and one.levelname == "ERROR"]
-    assert error.getMessage() == "not kept: local control.add photos:sweep: done"
+    assert error.getMessage() == "not in the audit log: local control.add photos:sweep: done; memory: it is away"
 
 
 @pytest.mark.parametrize("amid", ["the change", "the line"])

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.acting import acting
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, print_table
@@ -81,7 +82,9 @@ async def show(app: Mainspring, *, task: str, limit: int, as_json: bool) -> None
 @reaches_store
 async def open_(app: Mainspring, *, task: str, reason: str, as_json: bool) -> None:
     """Let no job of a task start until its breaker is reset; what runs goes on."""
-    await _force(app, app.breakers.open, task, reason, "is open until it is reset", as_json=as_json)
+    await _force(
+        app, "breakers.open", app.breakers.open, task, reason, done="is open until it is reset", as_json=as_json
+    )
 
 
 @breakers.command()
@@ -91,7 +94,9 @@ async def open_(app: Mainspring, *, task: str, reason: str, as_json: bool) -> No
 @reaches_store
 async def close(app: Mainspring, *, task: str, reason: str, as_json: bool) -> None:
     """Let the jobs of a task start, whatever fails, until its breaker is reset."""
-    await _force(app, app.breakers.close, task, reason, "is closed until it is reset", as_json=as_json)
+    await _force(
+        app, "breakers.close", app.breakers.close, task, reason, done="is closed until it is reset", as_json=as_json
+    )
 
 
 @breakers.command()
@@ -101,19 +106,24 @@ async def close(app: Mainspring, *, task: str, reason: str, as_json: bool) -> No
 @reaches_store
 async def reset(app: Mainspring, *, task: str, reason: str, as_json: bool) -> None:
     """Close a breaker, forget its failures, and let it move by itself again."""
-    await _force(app, app.breakers.reset, task, reason, "is closed, and moves by itself", as_json=as_json)
+    await _force(
+        app, "breakers.reset", app.breakers.reset, task, reason, done="is closed, and moves by itself", as_json=as_json
+    )
 
 
 async def _force(
     app: Mainspring,
+    action: str,
     change: Callable[..., Awaitable[PhaseChange | None]],
     task: str,
     reason: str,
-    done: str,
     *,
+    done: str,
     as_json: bool,
 ) -> None:
-    changed = await change(task, by=me(), reason=reason)
+    async with acting(app, action, task) as deed:
+        changed = await change(task, by=me(), reason=reason)
+        deed.did(changed is not None)
     if as_json:
         print_json(*([changed] if changed else []))
     elif changed is None:

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
 from mainspring.cli.control_statements import iterate, submit
 from mainspring.cli.enqueue import json_object
@@ -18,7 +19,7 @@ from mainspring.cli.table import Column, print_table
 from mainspring.client.control import Row
 from mainspring.client.planned_words import rule_text
 from mainspring.client.words import ago
-from mainspring.errors import MainspringError, ScheduleError, StoreError
+from mainspring.errors import MainspringError, ScheduleError, StoreError, UnknownSchedule
 
 COLUMNS: Final = (
     Column("NAME"),
@@ -82,7 +83,8 @@ def add(
 
     async def work() -> Row:
         async with app:
-            added = await app.control.add(name, kind, arg, task=task, args=args, kwargs=kwargs)
+            async with acting(app, "control.add", name):
+                added = await app.control.add(name, kind, arg, task=task, args=args, kwargs=kwargs)
             return await app.control.get(str(added.name))
 
     row = asyncio.run(work())
@@ -103,11 +105,13 @@ async def run(app: Mainspring, *, name: str, named: str | None, as_json: bool) -
     Of the schedule of that name, or of the task if there is none, which needs
     --app. With --args it is a job of the task.
     """
-    args, kwargs = _arguments(app, name, named)
-    try:
-        job = await app.control.run(name, args=args, kwargs=kwargs)
-    except ScheduleError as error:  # what was asked for is in order; the schedule cannot do it
-        raise Refusal(str(error)) from error
+    async with acting(app, "control.run", name) as deed:
+        args, kwargs = _arguments(app, name, named)
+        try:
+            job = await app.control.run(name, args=args, kwargs=kwargs)
+        except ScheduleError as error:  # what was asked for is in order; the schedule cannot do it
+            raise Refusal(str(error)) from error
+        deed.job = job.id
     if as_json:
         print_json({"id": job.id, "task": job.task, "fresh": job.fresh})
     else:
@@ -124,22 +128,24 @@ async def cancel(app: Mainspring, *, names: Sequence[str], as_json: bool) -> int
     Jobs that run are asked to stop. One that is declared in code is paused for good instead: it would come back.
     """
     code = Code.DONE
-    for name in names:
-        problem = None
-        try:
-            if not await app.control.cancel(name):
-                problem = f"no schedule is named {name!r}"
-        except StoreError:
-            raise
-        except MainspringError as error:
-            problem = str(error)
-        code = Code.FAILED if problem else code
-        if as_json:
-            print_json({"name": name, "changed": problem is None, "problem": problem})
-        elif problem:
-            click.echo(f"mainspring: {problem}", err=True)
-        else:
-            click.echo(f"{name} is cancelled")
+    async with acting(app, "control.cancel", *names) as deed:
+        for name in names:
+            problem = None
+            try:
+                if not await app.control.cancel(name):
+                    raise UnknownSchedule(name)
+                deed.did()
+            except StoreError:
+                raise
+            except MainspringError as error:
+                deed.refused(error)
+                problem, code = str(error), Code.FAILED
+            if as_json:
+                print_json({"name": name, "changed": problem is None, "problem": problem})
+            elif problem:
+                click.echo(f"mainspring: {problem}", err=True)
+            else:
+                click.echo(f"{name} is cancelled")
     return code
 
 
@@ -151,7 +157,8 @@ async def flush(app: Mainspring, *, as_json: bool) -> None:
 
     On SQLite the log is brought into the file, as before a copy of it. Elsewhere there is nothing to do.
     """
-    await app.control.flush()
+    async with acting(app, "control.flush"):
+        await app.control.flush()
     if as_json:
         print_json({"flushed": True})
     else:

@@ -1,6 +1,7 @@
 """`mainspring control submit` and `iterate`: statements that the program behind an app carries out.
 
-They need an app whose module offers a host when it is imported, by `app.host.offer(…)`. The store is not touched.
+They need an app whose module offers a host when it is imported, by `app.host.offer(…)`. The store is not touched, but
+for the line in its audit log.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import TypeVar
 import click
 
 from mainspring.app import Mainspring
-from mainspring.cli.ask import confirmed
+from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
 from mainspring.cli.enqueue import json_object
 from mainspring.cli.plain import print_json
@@ -41,7 +42,12 @@ def submit(*, statement: str, target: str | None, given: str | None, as_json: bo
     """
     app = named_app(target)
     params = json_object(given, "--params") if given is not None else {}
-    result = shown(_closed(app, lambda: app.control.submit(statement, params)))
+
+    async def work() -> object:
+        async with acting(app, "control.submit"):
+            return await app.control.submit(statement, params)
+
+    result = shown(_closed(app, work))
     print_json({"result": result} if as_json else result)
 
 
@@ -91,17 +97,19 @@ def iterate(
         )
 
     async def work() -> tuple[Iterated, Code]:
-        counted: Iterated | None = None
-        if dry_run or not yes:
-            counted = await once(Progress("counted"), dry=True)
-        if dry_run and counted is not None:
-            return counted, Code.DONE
-        if counted is not None and counted.rows:
-            many = f"{count(counted.rows, 'row')} in {count(counted.batches, 'batch', 'batches')}"
-            if not confirmed(f"Write {many}?"):
-                return Iterated(stopped=True), Code.FAILED
-        done = await once(Progress("written", counted.rows if counted else None), dry=False)
-        return done, Code.FAILED if done.failed else Code.DONE
+        async with acting(app, "control.iterate", dry_run=dry_run) as deed:
+            counted: Iterated | None = None
+            if dry_run or not yes:
+                counted = await once(Progress("counted"), dry=True)
+            if dry_run and counted is not None:
+                return counted, Code.DONE
+            if counted is not None and counted.rows:
+                many = f"{count(counted.rows, 'row')} in {count(counted.batches, 'batch', 'batches')}"
+                if not deed.confirmed(f"Write {many}?"):
+                    return Iterated(stopped=True), Code.FAILED
+            done = await once(Progress("written", counted.rows if counted else None), dry=False)
+            deed.did(done.rows)
+            return done, Code.FAILED if done.failed else Code.DONE
 
     done, code = _closed(app, work)
     _tell(done, dry=dry_run, as_json=as_json)

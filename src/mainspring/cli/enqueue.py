@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from mainspring.app import Mainspring
+from mainspring.cli.acting import acting
 from mainspring.cli.durations import DURATION
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import VARIABLE, as_json, named_app
@@ -61,7 +62,9 @@ def enqueue(
 
     async def work() -> None:
         async with app:
-            job = await enqueuer.enqueue(*args, **kwargs)
+            async with acting(app, "jobs.enqueue", task) as deed:
+                job = await enqueuer.enqueue(*args, **kwargs)
+                deed.job = job.id
             if not wait:
                 _told(job, as_json=as_json)
                 return

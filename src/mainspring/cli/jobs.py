@@ -8,6 +8,7 @@ from uuid import UUID
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
 from mainspring.cli.enqueue import enqueue
 from mainspring.cli.plain import print_json
@@ -98,7 +99,7 @@ async def list_jobs(
 @reaches_store
 async def retry(app: Mainspring, *, ids: Sequence[UUID], as_json: bool) -> int:
     """Run failed or cancelled jobs again, with one more attempt each."""
-    return await _each(app, ids, JobHandle.retry, "will run again", as_json=as_json)
+    return await _each(app, "jobs.retry", ids, JobHandle.retry, "will run again", as_json=as_json)
 
 
 @jobs.command()
@@ -107,7 +108,7 @@ async def retry(app: Mainspring, *, ids: Sequence[UUID], as_json: bool) -> int:
 @reaches_store
 async def cancel(app: Mainspring, *, ids: Sequence[UUID], as_json: bool) -> int:
     """Cancel jobs: at once if they wait, as a request if they run."""
-    return await _each(app, ids, JobHandle.cancel, "is cancelled", as_json=as_json)
+    return await _each(app, "jobs.cancel", ids, JobHandle.cancel, "is cancelled", as_json=as_json)
 
 
 @jobs.command()
@@ -116,7 +117,7 @@ async def cancel(app: Mainspring, *, ids: Sequence[UUID], as_json: bool) -> int:
 @reaches_store
 async def delete(app: Mainspring, *, ids: Sequence[UUID], as_json: bool) -> int:
     """Forget jobs that do not run, and all that is kept of them."""
-    return await _each(app, ids, JobHandle.delete, "is gone", as_json=as_json)
+    return await _each(app, "jobs.delete", ids, JobHandle.delete, "is gone", as_json=as_json)
 
 
 jobs.add_command(show)
@@ -136,6 +137,7 @@ async def _of_schedule(
 
 async def _each(
     app: Mainspring,
+    action: str,
     ids: Sequence[UUID],
     act: "Callable[[JobHandle[object]], Awaitable[object]]",
     done: str,
@@ -144,20 +146,23 @@ async def _each(
 ) -> int:
     """Do the same to several jobs. One that cannot be changed does not hinder the others."""
     code = Code.DONE
-    for job in ids:
-        problem, state = "", None
-        try:
-            state = await act(app.job(job))
-        except StoreUnavailable:
-            raise
-        except MainspringError as error:
-            problem, code = str(error), Code.FAILED
-        if as_json:
-            print_json({"id": job, "done": not problem, "state": state, "problem": problem or None})
-        elif problem:
-            click.echo(f"{job}: {problem}" if str(job) not in problem else problem, err=True)
-        else:
-            click.echo(f"{job} {'is asked to stop' if state is State.RUNNING else done}")
+    async with acting(app, action, *ids) as deed:
+        for job in ids:
+            problem, state = "", None
+            try:
+                state = await act(app.job(job))
+                deed.did()
+            except StoreUnavailable:
+                raise
+            except MainspringError as error:
+                deed.refused(error)
+                problem, code = str(error), Code.FAILED
+            if as_json:
+                print_json({"id": job, "done": not problem, "state": state, "problem": problem or None})
+            elif problem:
+                click.echo(f"{job}: {problem}" if str(job) not in problem else problem, err=True)
+            else:
+                click.echo(f"{job} {'is asked to stop' if state is State.RUNNING else done}")
     return code
 
 

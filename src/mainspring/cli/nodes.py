@@ -7,15 +7,15 @@ from typing import Final
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.acting import acting
 from mainspring.cli.durations import DURATION
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.root import Refusal
 from mainspring.cli.table import Column, print_table
-from mainspring.client.orders import answered
+from mainspring.client.orders import answered, give
 from mainspring.client.standing import standing
 from mainspring.client.words import ago
-from mainspring.core.job import NodeId
 from mainspring.errors import NoAnswer, NodeGone
 from mainspring.stores.records import DumpStacks, NodeOrder, Quiet, Resume, SetConcurrency, StopNode
 
@@ -78,7 +78,7 @@ async def list_nodes(app: Mainspring, *, dead_too: bool, as_json: bool) -> None:
 @reaches_store
 async def quiet(app: Mainspring, *, ids: Sequence[str], as_json: bool) -> None:
     """Have nodes finish what runs and take nothing new."""
-    await _give(app, ids, Quiet(), as_json=as_json)
+    await _give(app, "nodes.quiet", ids, Quiet(), as_json=as_json)
 
 
 @nodes.command()
@@ -87,7 +87,7 @@ async def quiet(app: Mainspring, *, ids: Sequence[str], as_json: bool) -> None:
 @reaches_store
 async def resume(app: Mainspring, *, ids: Sequence[str], as_json: bool) -> None:
     """Have quiet nodes take jobs again."""
-    await _give(app, ids, Resume(), as_json=as_json)
+    await _give(app, "nodes.resume", ids, Resume(), as_json=as_json)
 
 
 @nodes.command()
@@ -96,7 +96,7 @@ async def resume(app: Mainspring, *, ids: Sequence[str], as_json: bool) -> None:
 @reaches_store
 async def stop(app: Mainspring, *, ids: Sequence[str], as_json: bool) -> None:
     """Have nodes shut down, as on SIGTERM."""
-    await _give(app, ids, StopNode(), as_json=as_json)
+    await _give(app, "nodes.stop", ids, StopNode(), as_json=as_json)
 
 
 @nodes.command()
@@ -106,7 +106,7 @@ async def stop(app: Mainspring, *, ids: Sequence[str], as_json: bool) -> None:
 @reaches_store
 async def concurrency(app: Mainspring, *, node: str, places: int, as_json: bool) -> None:
     """Have a node run so many jobs at a time, until it ends."""
-    await _give(app, [node], SetConcurrency(places), as_json=as_json)
+    await _give(app, "nodes.concurrency", [node], SetConcurrency(places), as_json=as_json)
 
 
 @nodes.command()
@@ -116,21 +116,24 @@ async def concurrency(app: Mainspring, *, node: str, places: int, as_json: bool)
 @reaches_store
 async def stacks(app: Mainspring, *, node: str, timeout: timedelta, as_json: bool) -> None:  # noqa: ASYNC109 - an option
     """Show where every thread and task of a node stands."""
-    order = await app.store.order(NodeId(node), DumpStacks())
-    try:
-        done = await answered(app.store, order, timeout)
-    except (NoAnswer, NodeGone) as error:
-        raise Refusal(str(error)) from None
+    async with acting(app, "nodes.stacks", node):
+        order = await give(app.store, node, DumpStacks())
+        try:
+            done = await answered(app.store, order, timeout)
+        except (NoAnswer, NodeGone) as error:
+            raise Refusal(str(error)) from error
     if as_json:
         print_json(done)
     else:
         click.echo(done.answer)
 
 
-async def _give(app: Mainspring, ids: Sequence[str], order: NodeOrder, *, as_json: bool) -> None:
-    for node in ids:
-        given = await app.store.order(NodeId(node), order)
-        if as_json:
-            print_json(given)
-        else:
-            click.echo(f"{node} is asked; it learns of it with its next renewal")
+async def _give(app: Mainspring, action: str, ids: Sequence[str], order: NodeOrder, *, as_json: bool) -> None:
+    async with acting(app, action, *ids) as deed:
+        for node in ids:
+            given = await give(app.store, node, order)
+            deed.did()
+            if as_json:
+                print_json(given)
+            else:
+                click.echo(f"{node} is asked; it learns of it with its next renewal")

@@ -15,12 +15,13 @@ import click
 import msgspec
 
 from mainspring.app import Mainspring
-from mainspring.cli.ask import confirmed
+from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
 from mainspring.cli.plain import plain, print_json
 from mainspring.cli.reach import as_json, reached_outboxes, reaches_store
 from mainspring.cli.schedules_run import Progress
 from mainspring.cli.table import Column, print_table
+from mainspring.client.audit import letters_named
 from mainspring.client.lags import views_of
 from mainspring.client.words import ago, count
 from mainspring.errors import PartitionOutOfRange
@@ -62,6 +63,12 @@ class Selection(NamedTuple):
     @property
     def has_filter(self) -> bool:
         return any(one is not None for one in self[1:])
+
+    @property
+    def about(self) -> str:
+        """Say which are meant, in a line of the audit log; of a key only that there is one, as it may be secret."""
+        words = [*([f"type={self.type}"] if self.type else []), *(["key"] if self.key else [])]
+        return letters_named(self.outbox, self.ids) or (f"those with {' '.join(words)}" if words else "all of them")
 
     def filter(self, states: Sequence[LetterState], ids: Sequence[int] | None = None) -> LetterFilter:
         wanted = tuple(ids) if ids is not None else self.ids or None
@@ -214,20 +221,23 @@ async def _act(
 ) -> int:
     if not (which.ids or which.has_filter or all_):
         raise click.UsageError(f"say which ones to {plan.verb}: by ID, by --outbox, --type or --key, or --all")
-    await _check(store, which)
-    chosen = await _choose(app, store, plan, which, limit)
-    code = await _tell_others(app, store, which, set(chosen.ids)) if limit is None else Code.DONE
-    total = len(chosen.ids)
-    if total and not yes:
-        _preview(chosen, app.store.now())
-        if not confirmed(plan.question.format(count(total, "dead letter"))):
-            return Code.FAILED
-    done, progress = 0, Progress(total)
-    for begin in range(0, total, CHUNK):
-        ids = chosen.ids[begin : begin + CHUNK]
-        done += await plan.act(which.filter(plan.states, ids), len(ids))
-        if not as_json:
-            progress.tell(done)
+    async with acting(app, f"outboxes.{plan.verb}", which.about) as deed:
+        await _check(store, which)
+        chosen = await _choose(app, store, plan, which, limit)
+        code = await _tell_others(app, store, which, set(chosen.ids)) if limit is None else Code.DONE
+        total = len(chosen.ids)
+        if total and not yes:
+            _preview(chosen, app.store.now())
+            if not deed.confirmed(plan.question.format(count(total, "dead letter"))):
+                return Code.FAILED
+        deed.count = done = 0
+        progress = Progress(total)
+        for begin in range(0, total, CHUNK):
+            ids = chosen.ids[begin : begin + CHUNK]
+            done += await plan.act(which.filter(plan.states, ids), len(ids))
+            deed.count = done
+            if not as_json:
+                progress.tell(done)
     if as_json:
         print_json({"found": total + chosen.left, "chosen": total, "done": done})
     else:

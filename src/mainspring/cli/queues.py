@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.acting import acting
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, print_table
@@ -55,9 +56,11 @@ async def list_queues(app: Mainspring, *, as_json: bool) -> None:
 @reaches_store
 async def pause(app: Mainspring, *, names: Sequence[str], reason: str, as_json: bool) -> None:
     """Let nothing more be claimed from queues; what runs goes on."""
-    for name in names:
-        changed = await app.store.pause(name, by=me(), reason=reason)
-        _tell(name, changed=changed, paused=True, as_json=as_json)
+    async with acting(app, "queues.pause", *names) as deed:
+        for name in names:
+            changed = await app.store.pause(name, by=me(), reason=reason)
+            deed.did(changed)
+            _tell(name, changed=changed, paused=True, as_json=as_json)
 
 
 @queues.command()
@@ -66,9 +69,11 @@ async def pause(app: Mainspring, *, names: Sequence[str], reason: str, as_json: 
 @reaches_store
 async def resume(app: Mainspring, *, names: Sequence[str], as_json: bool) -> None:
     """Let queues go on."""
-    for name in names:
-        changed = await app.store.resume(name)
-        _tell(name, changed=changed, paused=False, as_json=as_json)
+    async with acting(app, "queues.resume", *names) as deed:
+        for name in names:
+            changed = await app.store.resume(name)
+            deed.did(changed)
+            _tell(name, changed=changed, paused=False, as_json=as_json)
 
 
 def _tell(name: str, *, changed: bool, paused: bool, as_json: bool) -> None:

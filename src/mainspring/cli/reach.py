@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec
 
@@ -23,7 +23,9 @@ from mainspring.cli.sidecar import says, sidecar_of
 from mainspring.cli.target import load_app
 from mainspring.client.letters import outboxes_of
 from mainspring.client.urls import Source
+from mainspring.errors import StoreClosed
 from mainspring.stores.outbox import Outboxes
+from mainspring.stores.overview import Overview
 from mainspring.stores.port import Store
 
 if TYPE_CHECKING:
@@ -100,6 +102,23 @@ async def reached(app: Mainspring) -> AsyncIterator[Store]:
     await _check(app)
     async with app:
         yield app.store
+
+
+async def store_that_is_there(app: Mainspring) -> Store | None:
+    """Return the store that keeps a line: the open one, or else one that plays the role, and need not be made first.
+
+    A command that has not needed the store makes none for its line, and does not wait for a document of another program.
+    """
+    with suppress(StoreClosed):
+        return app.store
+    source = source_of_app(app)
+    if not source.again or not isinstance(source.make(app.clock), Overview):
+        return None
+    try:
+        await _check(app)
+    except Refusal:
+        return None
+    return await app._connection.store()  # noqa: SLF001 - the app is closed by whoever has loaded it
 
 
 def reached_outboxes(app: Mainspring) -> Outboxes:

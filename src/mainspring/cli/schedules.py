@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from mainspring.app import Mainspring
-from mainspring.cli.ask import confirmed
+from mainspring.cli.acting import Deed, acting
 from mainspring.cli.codes import Code
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
@@ -85,13 +85,15 @@ async def list_schedules(app: Mainspring, *, owner: str | None, limit: int, afte
 async def pause(app: Mainspring, *, names: Sequence[str], reason: str, as_json: bool) -> int:
     """Have schedules make no jobs until they are resumed."""
 
-    async def act(name: str) -> bool:
+    async def act(_: Deed, name: str) -> bool:
         if (await app.schedules.get(name)).paused:
             return False
         await app.schedules.pause(name, by=me(), reason=reason)
         return True
 
-    return await _each(names, act, "is paused", "was paused already", as_json=as_json)
+    return await _each(
+        app, "schedules.pause", names, act, done="is paused", otherwise="was paused already", as_json=as_json
+    )
 
 
 @schedules.command()
@@ -101,13 +103,13 @@ async def pause(app: Mainspring, *, names: Sequence[str], reason: str, as_json: 
 async def resume(app: Mainspring, *, names: Sequence[str], as_json: bool) -> int:
     """Let schedules go on; slots of the meantime make no job."""
 
-    async def act(name: str) -> bool:
+    async def act(_: Deed, name: str) -> bool:
         if not (await app.schedules.get(name)).paused:
             return False
         await app.schedules.resume(name)
         return True
 
-    return await _each(names, act, "goes on", "was not paused", as_json=as_json)
+    return await _each(app, "schedules.resume", names, act, done="goes on", otherwise="was not paused", as_json=as_json)
 
 
 @schedules.command()
@@ -118,17 +120,19 @@ async def resume(app: Mainspring, *, names: Sequence[str], as_json: bool) -> int
 async def remove(app: Mainspring, *, names: Sequence[str], yes: bool, as_json: bool) -> int:
     """Take schedules away; jobs that they made go on."""
 
-    async def act(name: str) -> bool:
+    async def act(deed: Deed, name: str) -> bool:
         found = await app.schedules.get(name)
         if found.owner is not None:
             back = f"{name} is declared by {found.owner}, and comes back with its next start"
             click.echo(f"{back}; take it out of the code, or pause it", err=True)
-        if not yes and not confirmed(f"Remove {name} ({rule_text(found.plan.rule)}, {found.plan.template.task})?"):
+        if not yes and not deed.confirmed(f"Remove {name} ({rule_text(found.plan.rule)}, {found.plan.template.task})?"):
             return False
         await app.schedules.remove(name)
         return True
 
-    return await _each(names, act, "is gone", "stays", undone=Code.FAILED, as_json=as_json)
+    return await _each(
+        app, "schedules.remove", names, act, done="is gone", otherwise="stays", undone=Code.FAILED, as_json=as_json
+    )
 
 
 for command in (add, backfill, change, explain, next_slots, run, runs, show):
@@ -136,31 +140,36 @@ for command in (add, backfill, change, explain, next_slots, run, runs, show):
 
 
 async def _each(
+    app: Mainspring,
+    action: str,
     names: Sequence[str],
-    act: Callable[[str], Awaitable[bool]],
+    act: Callable[[Deed, str], Awaitable[bool]],
+    *,
     done: str,
     otherwise: str,
-    *,
     undone: Code = Code.DONE,
     as_json: bool,
 ) -> int:
     """Do the same to several schedules. One that cannot be changed does not hinder the others."""
     code = Code.DONE
-    for name in names:
-        problem, changed = "", False
-        try:
-            changed = await act(name)
-            code = code if changed else max(code, undone)
-        except StoreError:
-            raise
-        except MainspringError as error:
-            problem, code = str(error), Code.FAILED
-        if as_json:
-            print_json({"name": name, "changed": changed, "problem": problem or None})
-        elif problem:
-            click.echo(f"mainspring: {problem}", err=True)
-        else:
-            click.echo(f"{name} {done if changed else otherwise}")
+    async with acting(app, action, *names) as deed:
+        for name in names:
+            problem, changed = "", False
+            try:
+                changed = await act(deed, name)
+                deed.did(changed)
+                code = code if changed else max(code, undone)
+            except StoreError:
+                raise
+            except MainspringError as error:
+                deed.refused(error)
+                problem, code = str(error), Code.FAILED
+            if as_json:
+                print_json({"name": name, "changed": changed, "problem": problem or None})
+            elif problem:
+                click.echo(f"mainspring: {problem}", err=True)
+            else:
+                click.echo(f"{name} {done if changed else otherwise}")
     return code
 
 

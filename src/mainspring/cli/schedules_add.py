@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, named_app, reaches_store, source_of_app
@@ -44,7 +45,8 @@ def add(*, words: tuple[str, ...], target: str | None, task: str, as_json: bool,
 
     async def work() -> None:
         async with app:
-            added = await app.schedules.add(name, rule, call, **options)
+            async with acting(app, "schedules.add", name):
+                added = await app.schedules.add(name, rule, call, **options)
             _tell(app, added, said, "is added", as_json=as_json)
 
     asyncio.run(work())
@@ -76,6 +78,17 @@ async def change(
     program next starts.
     """
     said = Said(**given)
+    async with acting(app, "schedules.change", name) as deed:
+        changed = await _changed(app, name, task, said, no_until=no_until, no_max_runs=no_max_runs)
+        deed.did()
+    if changed.owner is not None and not as_json:
+        click.echo(f"{name} is declared by {changed.owner}, and is declared again with its next start", err=True)
+    _tell(app, changed, said, "is changed", as_json=as_json)
+
+
+async def _changed(
+    app: Mainspring, name: str, task: str | None, said: Said, *, no_until: bool, no_max_runs: bool
+) -> Schedule:
     if (no_until and said.until) or (no_max_runs and said.max_runs):
         raise click.UsageError("it is to be taken back and given at the same time; say one of them")
     if said.has_call and task is None:
@@ -94,10 +107,7 @@ async def change(
     if rule is None and task is None and not options:
         raise click.UsageError("say what to change")
     call = None if task is None else said.call(app, task)
-    changed = await app.schedules.change(name, rule, call, **options)
-    if changed.owner is not None and not as_json:
-        click.echo(f"{name} is declared by {changed.owner}, and is declared again with its next start", err=True)
-    _tell(app, changed, said, "is changed", as_json=as_json)
+    return await app.schedules.change(name, rule, call, **options)
 
 
 def _new_rule(said: Said, there: Schedule) -> Rule | None:

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from mainspring.app import Mainspring
-from mainspring.cli.ask import confirmed
+from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
 from mainspring.cli.durations import DURATION
 from mainspring.cli.plain import print_json
@@ -48,10 +48,12 @@ async def run(
         raise click.UsageError("--timeout limits --wait, which was not given")
     if wait:
         must_be_shared(app)
-    try:
-        job = await app.schedules.run(name)
-    except ScheduleError as error:  # what was asked for is in order; the schedule cannot do it
-        raise Refusal(str(error)) from error
+    async with acting(app, "schedules.run", name) as deed:
+        try:
+            job = await app.schedules.run(name)
+        except ScheduleError as error:  # what was asked for is in order; the schedule cannot do it
+            raise Refusal(str(error)) from error
+        deed.job = job.id
     if not wait:
         if as_json:
             print_json({"id": job.id, "task": job.task, "schedule": name})
@@ -87,26 +89,28 @@ async def backfill(
     without a time is its beginning. The jobs are all due at once: above a
     thousand it asks first.
     """
-    look, now = await look_at(app.store, Name.parse(name))
-    schedule = look.schedule
-    start, end = placed(start, schedule.plan.zone), placed(end, schedule.plan.zone)
-    parts = [part async for part in _parts(app, schedule, past_slots(schedule, start, end, now))]
-    slots, missing = sum(part.count for part in parts), sum(part.missing for part in parts)
-    if not as_json:
-        span = f"from {at(start, schedule.plan.zone)} to {at(end, schedule.plan.zone)}"
-        click.echo(f"{count(slots, 'slot')} {span}, {missing:,} of them without a job")
-    for line in _remarks(schedule, end, missing):
-        click.echo(line, err=True)
-    if missing > ASKS_ABOVE and not yes and not dry_run and not confirmed(f"Make {missing:,} jobs?"):
-        return Code.FAILED
-    made = 0
-    progress = Progress(missing)
-    for part in parts:
-        if dry_run or not part.missing:
-            continue
-        made += len(await app.schedules.backfill(name, part.first, part.last, priority=priority))
+    async with acting(app, "schedules.backfill", name, dry_run=dry_run) as deed:
+        look, now = await look_at(app.store, Name.parse(name))
+        schedule = look.schedule
+        start, end = placed(start, schedule.plan.zone), placed(end, schedule.plan.zone)
+        parts = [part async for part in _parts(app, schedule, past_slots(schedule, start, end, now))]
+        slots, missing = sum(part.count for part in parts), sum(part.missing for part in parts)
         if not as_json:
-            progress.tell(made)
+            span = f"from {at(start, schedule.plan.zone)} to {at(end, schedule.plan.zone)}"
+            click.echo(f"{count(slots, 'slot')} {span}, {missing:,} of them without a job")
+        for line in _remarks(schedule, end, missing):
+            click.echo(line, err=True)
+        if missing > ASKS_ABOVE and not yes and not dry_run and not deed.confirmed(f"Make {missing:,} jobs?"):
+            return Code.FAILED
+        deed.count = made = 0
+        progress = Progress(missing)
+        for part in parts:
+            if dry_run or not part.missing:
+                continue
+            made += len(await app.schedules.backfill(name, part.first, part.last, priority=priority))
+            deed.count = made
+            if not as_json:
+                progress.tell(made)
     if as_json:
         print_json({"name": name, "from": start, "to": end, "slots": slots, "missing": missing, "made": made})
     elif not dry_run:

@@ -99,8 +99,9 @@ class NewEntry(Struct, frozen=True, kw_only=True):
     """Something that a person had done."""
 
     who: str
+    """Somebody who is known over HTTP, or "cli:user@host"."""
     action: str
-    """A permission, as "jobs.retry"."""
+    """Of the JSON API, as "jobs.retry", or of the command line alone, as "schedules.remove"."""
     about: str = ""
     """The job, the queue, the schedule… that it was done to; of many, which were meant."""
     count: int | None = None

@@ -13,8 +13,8 @@ from uuid import uuid4
 from msgspec import UNSET, Struct, UnsetType
 
 from mainspring import errors
+from mainspring.client.error_words import UNFORESEEN, word_of
 from mainspring.client.plain import text
-from mainspring.core.outcome import Signal
 
 log = logging.getLogger("mainspring.web")
 
@@ -50,37 +50,36 @@ class Problem(Exception):
 
 
 class Kind(NamedTuple):
-    """How errors of a class are told."""
+    """How errors of a code are told."""
 
-    raised: type[Exception]
     status: int
-    code: str
     hint: str = ""
 
 
-KINDS: Final = (  # the first that fits
-    Kind(errors.UnknownSchedule, 404, "unknown_schedule"),
-    Kind(errors.UnknownTask, 404, "unknown_task"),
-    Kind(errors.UnknownQueue, 404, "unknown_queue"),
-    Kind(errors.UnknownNode, 404, "unknown_node"),
-    Kind(errors.UnknownOutbox, 404, "unknown_outbox"),
-    Kind(errors.UnknownBreaker, 404, "unknown_breaker"),
-    Kind(errors.JobGone, 404, "unknown_job"),
-    Kind(errors.IllegalTransition, 409, "wrong_state"),
-    Kind(errors.NodeGone, 409, "node_gone", "it has ended, or was declared dead"),
-    Kind(errors.NoAnswer, 409, "no_answer", "…/nodes/show has the answer once it is there"),
-    Kind(errors.NoOverview, 409, "no_overview", "SQLite, PostgreSQL and memory stores play that role"),
-    Kind(errors.CapabilityError, 403, "not_granted"),
-    Kind(Signal, 409, "not_now", "the program has put it off"),
-    Kind(errors.HostMissing, 409, "no_host", "the program offers one with app.host.offer(…)"),
-    Kind(errors.HostError, 422, "host_failed"),
-    Kind(errors.NameTaken, 409, "name_taken"),
-    Kind(errors.Conflict, 409, "conflict"),
-    Kind(errors.PayloadError, 422, "bad_arguments"),
-    Kind(errors.DeclarationError, 422, "refused"),
-    Kind(errors.FlushFailed, 503, "flush_failed", "it is committed all the same"),
-    Kind(errors.StoreError, 503, "store_unavailable", "the same may work later"),
-)
+KINDS: Final = {
+    "unknown_schedule": Kind(404),
+    "unknown_task": Kind(404),
+    "unknown_queue": Kind(404),
+    "unknown_node": Kind(404),
+    "unknown_outbox": Kind(404),
+    "unknown_breaker": Kind(404),
+    "unknown_job": Kind(404),
+    "wrong_state": Kind(409),
+    "node_gone": Kind(409, "it has ended, or was declared dead"),
+    "no_answer": Kind(409, "…/nodes/show has the answer once it is there"),
+    "no_overview": Kind(409, "SQLite, PostgreSQL and memory stores play that role"),
+    "not_granted": Kind(403),
+    "not_now": Kind(409, "the program has put it off"),
+    "no_host": Kind(409, "the program offers one with app.host.offer(…)"),
+    "host_failed": Kind(422),
+    "name_taken": Kind(409),
+    "conflict": Kind(409),
+    "bad_arguments": Kind(422),
+    "refused": Kind(422),
+    "flush_failed": Kind(503, "it is committed all the same"),
+    "store_unavailable": Kind(503, "the same may work later"),
+}
+"""Every code that `client.error_words` has for an error."""
 
 
 def short(message: str) -> str:
@@ -92,18 +91,18 @@ def told(error: Exception) -> tuple[int, Error]:
     """Say an error; one that nobody has thought of is logged, and told by its id only."""
     if isinstance(error, Problem):
         return error.status, error.error
-    for kind in KINDS:
-        if isinstance(error, kind.raised):
-            number = getattr(error, "code", None)
-            return kind.status, Error(
-                code=kind.code,
-                message=short(_words(error)),
-                hint=kind.hint or UNSET,
-                number=number if isinstance(number, int) else UNSET,
-            )
+    code = word_of(error)
+    if kind := KINDS.get(code):
+        number = getattr(error, "code", None)
+        return kind.status, Error(
+            code=code,
+            message=short(_words(error)),
+            hint=kind.hint or UNSET,
+            number=number if isinstance(number, int) else UNSET,
+        )
     id_ = uuid4().hex[:12]
     log.error("request failed, %s", id_, exc_info=error)
-    return 500, Error(code="internal", message="something went wrong here", hint=f"the log has it as {id_}")
+    return 500, Error(code=UNFORESEEN, message="something went wrong here", hint=f"the log has it as {id_}")
 
 
 def _words(error: Exception) -> str:

@@ -1,6 +1,5 @@
 """What requests and answers of several groups are made of."""
 
-from collections.abc import Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -15,16 +14,6 @@ QName = Annotated[str, Meta(min_length=1, max_length=511, pattern=_KEPT, descrip
 Text = Annotated[str, Meta(min_length=1, max_length=1000, pattern=_KEPT)]
 Reason = Annotated[str, Meta(max_length=1000, pattern=_KEPT, description="why, for whoever wonders later")]
 Page = Annotated[int, Meta(ge=1, le=200, description="at most so many")]
-
-
-NAMED: Final = 5
-"""So many ids are named."""
-
-
-def named(ids: Sequence[object]) -> str:
-    """Name some of the ids that a request is about."""
-    more = len(ids) - NAMED
-    return ", ".join(map(str, ids[:NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 class Made(Struct, frozen=True, kw_only=True):

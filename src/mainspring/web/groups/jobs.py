@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from mainspring.client.arguments import payload_from
+from mainspring.client.audit import named
 from mainspring.client.clones import clone as clone_job
 from mainspring.client.operate import TOLD, Action, Trouble, act, makes_sense
 from mainspring.client.options import Using
@@ -21,7 +22,7 @@ from mainspring.stores.overview import EntryFilter, EntryPage, Overview, Search
 from mainspring.stores.port import Store
 from mainspring.stores.records import AttemptView, JobFilter, JobView, LogLine
 from mainspring.web.auth import Permission
-from mainspring.web.groups.common import Made, Page, QName, Text, named
+from mainspring.web.groups.common import Made, Page, QName, Text
 from mainspring.web.problems import Problem
 from mainspring.web.routes import AnyRoute, Asked, Route
 

@@ -5,12 +5,13 @@ from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from mainspring.client.audit import letters_named
 from mainspring.client.lags import Lag, lags, views_of
 from mainspring.client.letters import outboxes_of
 from mainspring.errors import PartitionOutOfRange
 from mainspring.stores.outbox import LetterFilter, LetterPage, LetterState, Outboxes, OutboxView
 from mainspring.web.auth import Permission
-from mainspring.web.groups.common import Page, Text, named
+from mainspring.web.groups.common import Page, Text
 from mainspring.web.problems import Problem
 from mainspring.web.routes import AnyRoute, Asked, Nothing, Route
 
@@ -52,8 +53,7 @@ class Letters(Meant, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def about(self) -> str:
-        letters = f"{'letter' if len(self.ids) == 1 else 'letters'} {named(self.ids)}" if self.ids else ""
-        return ", ".join(word for word in (self.outbox, letters) if word)
+        return letters_named(self.outbox or None, self.ids or ())
 
 
 class Done(Struct, frozen=True, kw_only=True):
