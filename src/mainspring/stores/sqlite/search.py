@@ -55,7 +55,9 @@ _STEP: Final = 64
 _SET_BACK: Final = 3_600_000_000
 """An hour: a clock that was set back by less hides nothing."""
 _MANY: Final = 1024
-"""Places that are read at once, at most, and jobs in one window: some 5 ms, after which the clock is looked at."""
+"""Places that are read at once, at most, and jobs in one window: a millisecond or two, after which the clock is looked at."""
+_A_MOMENT: Final = 0.02
+"""Seconds that a window may take: then the next is half as wide. A payload may be as long as a quarter of a megabyte."""
 
 _OPERATIONS: Final = 1000
 """Of SQLite's own, some 20 µs, after which a statement that has a time looks at the clock."""
@@ -100,11 +102,12 @@ def search(session: Session, which: Search, limit: int, after: JobId | None, bud
 
 
 def _windows(places: Iterator[Place], width: int) -> Iterator[list[Place]]:
-    """Put places together, as many as would fill the page at first, and then twice as many each time."""
+    """Put places together, as many as would fill the page at first, and then twice as many while that takes no time."""
     width = min(width, _MANY)
     while window := list(islice(places, width)):
+        began = time.monotonic()
         yield window
-        width = min(width * 2, _MANY)
+        width = min(width * 2, _MANY) if time.monotonic() - began < _A_MOMENT else max(width // 2, 1)
 
 
 def _fitting(
