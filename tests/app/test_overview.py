@@ -294,8 +294,8 @@ async def test_a_second_look_sees_what_was_counted_since(world: World) -> None:
 )
 def test_each_way_to_look_at_it_adds_up_to_the_same(minutes: dict[int, list[Line]]) -> None:
     spans = {START + n * MINUTE: Span.of(Counted(lines=tuple(lines))) for n, lines in minutes.items()}
-    until, total_of = START + 59 * MINUTE, Spans().total
-    seen = look(spans, at=until, since=START, step=MINUTE, census=Counted(), rules=[], total_of=total_of)
+    until, total = START + 59 * MINUTE, asyncio.run(Spans().total([spans[at] for at in sorted(spans)]))
+    seen = look(spans, at=until, since=START, step=MINUTE, census=Counted(), rules=[], total=total)
     lines = [line for span in spans.values() for line in span.counted.lines]
     attempts = sum(n for line in lines for event, n in line.ends.items() if event != "given_back")
 
@@ -311,7 +311,7 @@ def test_each_way_to_look_at_it_adds_up_to_the_same(minutes: dict[int, list[Line
 def test_what_holds_for_a_queue_is_shown_beside_what_is_in_it() -> None:
     census = Counted(counted_at=START, counts=(Count(queue="mail", task="send", due=3, running=1, oldest=START),))
     rules = [QueueRule(name="mail", declared=5, limit=2, by="ada"), QueueRule(name="empty", declared=7)]
-    seen = look({}, at=START, since=START, step=MINUTE, census=census, rules=rules, total_of=Spans().total)
+    seen = look({}, at=START, since=START, step=MINUTE, census=census, rules=rules, total=Counted())
     empty, mail = seen.queues
 
     assert (mail.places, mail.declared, mail.limited_by, mail.depth.due, mail.depth.oldest) == (2, 5, "ada", 3, START)

@@ -237,6 +237,19 @@ async def test_a_search_whose_time_is_up_says_how_far_it_came(world: World, stor
     assert found.back_to == (await world.view(jobs[-2])).enqueued_at
 
 
+@pytest.mark.parametrize(("seconds", "widths"), [(60.0, [4, 8, 16, 16, 6]), (0.0, [4, 2, *[1] * 44])])
+def test_a_window_that_took_long_is_followed_by_a_narrower_one(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, widths: list[int]
+) -> None:
+    """A thousand payloads, as long as they may be, would take most of a second, and of the memory of a small machine."""
+    monkeypatch.setattr(search, "_A_MOMENT", seconds)
+    places = [(number.to_bytes(16), number) for number in range(50)]
+    windows = [*search._windows(iter(places), 4)]
+
+    assert [len(window) for window in windows] == widths
+    assert [place for window in windows for place in window] == places
+
+
 async def test_a_ready_job_is_found_behind_many_that_are_not(world: World, store: SqliteStore) -> None:
     """One that was moved to a later time too, and is still called ready."""
     node = await world.node(tasks=[SEND])

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -165,9 +166,16 @@ def test_a_search_finds_places_in_the_index_alone_and_in_its_order(connection: s
     assert "B-TREE" not in used
 
 
-@pytest.mark.parametrize("table", ["jobs", "payloads", "traces"])
-def test_what_a_search_reads_is_found_by_its_number(connection: sqlite3.Connection, table: str) -> None:
-    used = plan(connection, statement("search_read"))
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        *product(["search_read"], ["jobs", "payloads", "traces"]),
+        ("search_errors", "traces"),
+        ("search_payloads", "payloads"),
+    ],
+)
+def test_what_a_search_reads_is_found_by_its_number(connection: sqlite3.Connection, name: str, table: str) -> None:
+    used = plan(connection, statement(name))
 
     assert used.startswith("SCAN wanted")
     assert f"SEARCH {table} USING INTEGER PRIMARY KEY" in used

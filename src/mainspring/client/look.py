@@ -152,6 +152,11 @@ def step_for(minutes: int) -> timedelta:
     return MINUTE if minutes * MINUTE <= FINE else TEN_MINUTES
 
 
+def starts_of(since: datetime, at: datetime, step: timedelta) -> list[datetime]:
+    """Say when the spans of a window begin, the oldest first; in the last one is `at`."""
+    return [since + number * step for number in range((start_of(at, step) - since) // step + 1)]
+
+
 def look(
     spans: Mapping[datetime, Span],
     *,
@@ -160,13 +165,13 @@ def look(
     step: timedelta,
     census: Counted,
     rules: Iterable[QueueRule],
-    total_of: Callable[[Sequence[Span]], Counted],
+    total: Counted,
 ) -> Look:
-    """Put a look together from what was counted in each span, and the last census."""
-    starts = [since + number * step for number in range((start_of(at, step) - since) // step + 1)]
-    lines = total_of([spans[start] for start in starts if start in spans]).lines
+    """Put a look together from what was counted in each span and in all of them, and the last census."""
+    starts = starts_of(since, at, step)
+    lines = total.lines
     tasks = _gathered(lines, lambda line: line.task)
-    total = sum(one.seconds for one in tasks.values())
+    seconds = sum(one.seconds for one in tasks.values())
     whole = Gathered.of(lines)
     depth = _depth(census)
     return Look(
@@ -180,7 +185,7 @@ def look(
         saturation=depth.running / census.places if census.places else None,
         wait=percentiles(whole.waits),
         run=percentiles(whole.runs),
-        tasks=tuple(_busiest(tasks, total)),
+        tasks=tuple(_busiest(tasks, seconds)),
         errors=tuple(_errors(lines)),
         queues=tuple(
             _queues(

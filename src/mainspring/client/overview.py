@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mainspring.client.connection import Connection
 from mainspring.client.health.finding import Finding
 from mainspring.client.health.warnings import STALE, warnings
-from mainspring.client.look import FINE, SPARKLINE, Look, QueueLook, look, step_for
+from mainspring.client.look import FINE, SPARKLINE, Look, QueueLook, look, starts_of, step_for
 from mainspring.client.searching import Which, overview_of, search_of
 from mainspring.client.spans import Fetching, Spans, last_census
 from mainspring.client.standing import is_well, standing
@@ -164,8 +164,8 @@ class Overview:
         written = last_census(recent, now)
         census = await self._census(store, role, written, nodes)
         rules = await role.queue_rules()
-        total_of = self._spans.total
-        found = look(spans, at=now, since=since, step=step, census=census, rules=rules, total_of=total_of)
+        total = await self._spans.total([spans[at] for at in starts_of(since, now, step) if at in spans])
+        found = look(spans, at=now, since=since, step=step, census=census, rules=rules, total=total)
         found = replace(found, queues=tuple(served(one, nodes) for one in found.queues))
         told = await self._warnings(store, nodes, replace(census, counted_at=written.counted_at), rules)
         return replace(found, warnings=told)
@@ -178,9 +178,8 @@ class Overview:
         counts = tuple(Count(queue=one.name, task="", due=one.waiting, running=one.running) for one in queues)
         census = _with_nodes(Counted(counted_at=now, counts=counts), nodes)
         rules = tuple(QueueRule(name=one.name, paused=one.paused) for one in queues if one.paused)
-        found = look(
-            {}, at=now, since=start_of(now, MINUTE), step=MINUTE, census=census, rules=rules, total_of=self._spans.total
-        )
+        since = start_of(now, MINUTE)
+        found = look({}, at=now, since=since, step=MINUTE, census=census, rules=rules, total=Counted())
         found = replace(found, queues=tuple(served(one, nodes) for one in found.queues))
         told = await self._warnings(store, nodes, census, rules)
         return replace(found, warnings=told, series=(), has_past=False)
@@ -196,12 +195,9 @@ class Overview:
         spans = await self._spans.put_together(MINUTE, recent, ())
         census = await self._census(store, role, last_census(recent, now), nodes)
         rules = await role.queue_rules()
-        found = {
-            one.name: one
-            for one in look(
-                spans, at=now, since=since, step=MINUTE, census=census, rules=rules, total_of=self._spans.total
-            ).queues
-        }
+        total = await self._spans.total([spans[at] for at in starts_of(since, now, MINUTE) if at in spans])
+        seen = look(spans, at=now, since=since, step=MINUTE, census=census, rules=rules, total=total)
+        found = {one.name: one for one in seen.queues}
         for name in (*also, *(queue for view in nodes for queue in view.node.queues or ())):
             found.setdefault(name, QueueLook(name=name))
         return QueuesLook(

@@ -14,7 +14,7 @@ from mainspring.stores.overview import Search
 from mainspring.stores.postgres.rows import encode, error, key_bytes
 from mainspring.stores.postgres.statements import Statement, statement
 from mainspring.stores.postgres.verb import Ask, Verb
-from mainspring.stores.searching import has, says
+from mainspring.stores.searching import finder, says
 
 _ACTIVE: Final = statement("search_active")
 _HISTORY: Final = statement("search_history")
@@ -88,7 +88,7 @@ class Walk:
         """Leave out what cannot fit, before it is read whole. Errors of jobs that have not ended are elsewhere."""
         which = self._which
         if payloads is not None and which.argument is not None:
-            found = [has(which.argument, payload) for payload in payloads]
+            found = [*map(finder(which.argument), payloads)]
             ids = [id_ for id_, fits in zip(ids, found, strict=True) if fits]
             errors = errors and [one for one, fits in zip(errors, found, strict=True) if fits]
         if errors is not None and which.error is not None:

@@ -23,9 +23,9 @@ import msgspec
 from mainspring.core.job import JobId, State
 from mainspring.stores.overview import Found, Search
 from mainspring.stores.records import JobView
-from mainspring.stores.searching import fits_inside, has, looks_inside
+from mainspring.stores.searching import finder, says
 from mainspring.stores.sqlite.numbers import given_since
-from mainspring.stores.sqlite.rows import instant, job_id, micros, optional_micros
+from mainspring.stores.sqlite.rows import error, instant, job_id, micros, optional_micros
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 from mainspring.stores.sqlite.trouble import INTERRUPT, code
@@ -42,6 +42,7 @@ _READY_LATER: Final = statement("search_ready_later")
 _LANES: Final = statement("search_lanes")
 _READ: Final = statement("search_read")
 _PAYLOADS: Final = statement("search_payloads")
+_ERRORS: Final = statement("search_errors")
 _ENQUEUED_AT: Final = statement("search_enqueued_at")
 
 _LAST: Final = b"\xff" * 17
@@ -54,7 +55,9 @@ _STEP: Final = 64
 _SET_BACK: Final = 3_600_000_000
 """An hour: a clock that was set back by less hides nothing."""
 _MANY: Final = 1024
-"""Places that are read at once, at most, and jobs in one window: some 5 ms, after which the clock is looked at."""
+"""Places that are read at once, at most, and jobs in one window: a millisecond or two, after which the clock is looked at."""
+_A_MOMENT: Final = 0.02
+"""Seconds that a window may take: then the next is half as wide. A payload may be as long as a quarter of a megabyte."""
 
 _OPERATIONS: Final = 1000
 """Of SQLite's own, some 20 µs, after which a statement that has a time looks at the clock."""
@@ -99,26 +102,34 @@ def search(session: Session, which: Search, limit: int, after: JobId | None, bud
 
 
 def _windows(places: Iterator[Place], width: int) -> Iterator[list[Place]]:
-    """Put places together, as many as would fill the page at first, and then twice as many each time."""
+    """Put places together, as many as would fill the page at first, and then twice as many while that takes no time."""
     width = min(width, _MANY)
     while window := list(islice(places, width)):
+        began = time.monotonic()
         yield window
-        width = min(width * 2, _MANY)
+        width = min(width * 2, _MANY) if time.monotonic() - began < _A_MOMENT else max(width // 2, 1)
 
 
 def _fitting(
     session: Session, which: Search, wanted: Mapping[str, object], numbers: Sequence[int]
 ) -> Iterator[JobView]:
     """Those of some jobs that are looked for, the newest first."""
-    if (argument := which.argument) is not None:  # to read jobs whole would take three times as long
-        payloads = session.rows(_PAYLOADS, (str(numbers),)) if numbers else ()
-        numbers = [number for number, payload in payloads if has(argument, payload)]
-    if not numbers:
+    if not (numbers := _inside(session, which, numbers)):
         return iter(())
     rows = session.rows_by_name(_READ, {**wanted, "numbers": str(numbers)})
     rows.sort(key=_id, reverse=True)
-    views = (view(session, row) for row in rows)
-    return (one for one in views if fits_inside(which, one)) if looks_inside(which) else views
+    return (view(session, row) for row in rows)
+
+
+def _inside(session: Session, which: Search, numbers: Sequence[int]) -> Sequence[int]:
+    """Leave out those with another error or other arguments: to read jobs whole for that would take three times as long."""
+    if which.error is not None and numbers:
+        errors = session.rows(_ERRORS, (str(numbers),))
+        numbers = [number for number, text in errors if says(error(text), which.error)]
+    if which.argument is not None and numbers:
+        has = finder(which.argument)
+        numbers = [number for number, payload in session.rows(_PAYLOADS, (str(numbers),)) if has(payload)]
+    return numbers
 
 
 # Where to look.
@@ -261,5 +272,4 @@ def _wanted(which: Search, lanes: Sequence[int]) -> dict[str, object]:
         "since": optional_micros(which.since),
         "until": optional_micros(which.until),
         "tag": which.tag,
-        "has_error": which.error is not None,
     }

@@ -153,6 +153,9 @@ class SearchContract(Contract):
             b"[]",
             b"no JSON",
             b'{"args":{"deep":' + b"[" * 5000 + b"]" * 5000 + b"}}",
+            b'{"args":{"big":null,"0":{"first-name":"Ada"},"class":{"__class__":{"inner":[]}},"\\u0061b":{"a\\tb":1}}}',
+            b'{"args":{"twice":1,"twice":2},"kwargs":{"order":7}}',
+            b'{"args":[{"sku":"a"}]}',
         ]
         ids = [await world.enqueue(payload=payload) for payload in payloads]
         await world.end(await world.claim_one(await world.node()), Succeeded())
@@ -172,6 +175,16 @@ class SearchContract(Contract):
         assert await found("flags", value=b'[true,{"a":1.0}]') == [2]
         assert await found("flags", value=b'[1,{"a":1}]') == []
         assert await found("order", "lines", value=b'[{"sku":"a"},{"sku":"b"}]') == [0]
+        assert await found("big") == [0, 1, 9]
+        assert await found("big", value=b"null") == [9]
+        assert await found("big", "inner") == []
+        assert await found("0") == [9, 11]
+        assert await found("0", "first-name", value=b'"Ada"') == [9]
+        assert await found("class", "__class__", "inner", value=b"[]") == [9]
+        assert await found("ab", "a\tb", value=b"1.0") == [9]
+        assert await found("twice", value=b"1") == []
+        assert await found("twice", value=b"2") == [10]
+        assert await found("order", "lines", value=b"no JSON") == []
 
     @obligation("search", 1)
     @obligation("search", 4)
