@@ -127,6 +127,29 @@ def test_a_schedule_is_paused_with_a_reason_and_resumed(at: Seen) -> None:
     assert at.program.do(lambda: at.program.app.schedules.get("nightly")).paused is None
 
 
+def test_why_a_schedule_is_paused_is_not_cut_off(at: Seen) -> None:
+    reason = "the text is not ready"
+    at.program.do(lambda: at.program.app.schedules.pause("nightly", by="anna", reason=reason))
+    for width in (1280, 1101, 800, 390):
+        at.page.set_viewport_size({"width": width, "height": 800})
+        at.go("schedules")
+        note = at.page.locator("tr", has=at.page.locator("#schedule-nightly")).locator(".c-standing .under")
+        expect(note).to_contain_text(reason)
+        assert note.evaluate("one => one.scrollHeight - one.clientHeight + one.scrollWidth - one.clientWidth") <= 1, (
+            width
+        )
+
+
+def test_where_a_letter_comes_from_stands_in_one_line(at: Seen) -> None:
+    shop_of(at).letters(48)  # numbers of two digits
+    for width in (1280, 1101, 800, 390):
+        at.page.set_viewport_size({"width": width, "height": 800})
+        at.go("letters")
+        places = at.page.locator(".c-from .under")
+        assert re.search(r"number \d\d$", "\n".join(places.all_inner_texts()), re.MULTILINE)
+        assert max(places.evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)")) < 25, width
+
+
 def test_slots_of_the_past_are_previewed_and_then_filled(at: Seen) -> None:
     now = datetime.now(UTC)
     at.go("schedule?name=nightly")
