@@ -287,6 +287,21 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser, shop: tup
         assert at.complaints == []
 
 
+@pytest.mark.parametrize("path", ["schedules", "breakers"])
+def test_at_a_middling_width_what_can_be_done_stands_beside_the_name(at: Seen, path: str) -> None:
+    at.go(path)
+    for width in (850, 1100):
+        at.page.set_viewport_size({"width": width, "height": 800})
+        row = at.page.locator("tbody tr").first
+        name, acts, below = (row.locator(one).bounding_box() for one in (".c-name", ".c-acts", ".c-standing, .c-phase"))
+        assert name
+        assert acts
+        assert below
+        assert abs(name["y"] + name["height"] / 2 - acts["y"] - acts["height"] / 2) < 10
+        assert below["y"] >= name["y"] + name["height"]
+        assert below["x"] == name["x"] or path == "schedules"
+
+
 def test_at_no_width_is_a_button_out_of_sight(browser: Browser, shop: tuple[Shop, str]) -> None:
     wide = """() => [...document.querySelectorAll("main .scroll:has(> .jobs, > .records, > .list)")]
       .filter((one) => one.scrollWidth > one.clientWidth + 1).length"""
