@@ -77,12 +77,13 @@ SAID = {
     "queues": "How full each queue is and what happened in it in the last hour. A queue can be paused, with a reason, and "
     "how many of its jobs run at a time can be changed while they do.",
     "schedules": "Every rule in words, when it comes next, and how its last runs went.",
-    "schedule": "The next slots in local time and in UTC, with changes of clocks marked, and what became of past ones, with "
-    "the reason where one made no job. It can be run now, paused, and backfilled.",
+    "schedule": "The next slots on the clocks of its zone and in UTC, with changes of clocks marked, and what became of past "
+    "ones, with the reason where one made no job. It can be run now, paused, and backfilled.",
     "nodes": "The processes that do the work: heartbeat, memory, how many jobs each runs and could run.",
     "node": "What one of them runs, with its leases. It can be told to take no more jobs, to stop, to run more or fewer at a "
     "time, and to show where the code of a running job is.",
-    "services": "The loops that run beside jobs: what each is at, what it said last, and what its last error was.",
+    "services": "The loops that run beside jobs: what each is at, what it said last, and what its last error was. Those in "
+    "trouble are named above all of them, and keep their places.",
     "outboxes": "How far delivery is behind, partition by partition, and how many messages were given up.",
     "letters": "Messages that were given up, each with its error, to be delivered again or discarded.",
     "breakers": "Tasks that are held back because they kept failing, since when, and why. A breaker can be opened and closed "

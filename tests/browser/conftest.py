@@ -116,8 +116,10 @@ class Seen:
 
 
 @contextmanager
-def seen(browser: Browser, program: Program, base: str, *, width: int = 1280, height: int = 800) -> Iterator[Seen]:
-    context = browser.new_context(viewport={"width": width, "height": height})
+def seen(
+    browser: Browser, program: Program, base: str, *, width: int = 1280, height: int = 800, zone: str = "UTC"
+) -> Iterator[Seen]:
+    context = browser.new_context(viewport={"width": width, "height": height}, timezone_id=zone)
     context.set_default_timeout(PATIENCE * 1000)
     found = Seen(context.new_page(), base, program)
 

@@ -127,6 +127,29 @@ def test_a_schedule_is_paused_with_a_reason_and_resumed(at: Seen) -> None:
     assert at.program.do(lambda: at.program.app.schedules.get("nightly")).paused is None
 
 
+def test_why_a_schedule_is_paused_is_not_cut_off(at: Seen) -> None:
+    reason = "the text is not ready"
+    at.program.do(lambda: at.program.app.schedules.pause("nightly", by="anna", reason=reason))
+    for width in (1280, 1101, 800, 390):
+        at.page.set_viewport_size({"width": width, "height": 800})
+        at.go("schedules")
+        note = at.page.locator("tr", has=at.page.locator("#schedule-nightly")).locator(".c-standing .under")
+        expect(note).to_contain_text(reason)
+        assert note.evaluate("one => one.scrollHeight - one.clientHeight + one.scrollWidth - one.clientWidth") <= 1, (
+            width
+        )
+
+
+def test_where_a_letter_comes_from_stands_in_one_line(at: Seen) -> None:
+    shop_of(at).letters(48)  # numbers of two digits
+    for width in (1280, 1101, 800, 390):
+        at.page.set_viewport_size({"width": width, "height": 800})
+        at.go("letters")
+        places = at.page.locator(".c-from .under")
+        assert re.search(r"number \d\d$", "\n".join(places.all_inner_texts()), re.MULTILINE)
+        assert max(places.evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)")) < 25, width
+
+
 def test_slots_of_the_past_are_previewed_and_then_filled(at: Seen) -> None:
     now = datetime.now(UTC)
     at.go("schedule?name=nightly")
@@ -262,6 +285,21 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser, shop: tup
             at.go(path)
             assert at.page.evaluate("document.documentElement.scrollWidth") <= 360, path
         assert at.complaints == []
+
+
+@pytest.mark.parametrize("path", ["schedules", "breakers"])
+def test_at_a_middling_width_what_can_be_done_stands_beside_the_name(at: Seen, path: str) -> None:
+    at.go(path)
+    for width in (850, 1100):
+        at.page.set_viewport_size({"width": width, "height": 800})
+        row = at.page.locator("tbody tr").first
+        name, acts, below = (row.locator(one).bounding_box() for one in (".c-name", ".c-acts", ".c-standing, .c-phase"))
+        assert name
+        assert acts
+        assert below
+        assert abs(name["y"] + name["height"] / 2 - acts["y"] - acts["height"] / 2) < 10
+        assert below["y"] >= name["y"] + name["height"]
+        assert below["x"] == name["x"] or path == "schedules"
 
 
 def test_at_no_width_is_a_button_out_of_sight(browser: Browser, shop: tuple[Shop, str]) -> None:

@@ -110,6 +110,33 @@ def test_queues_and_nodes_are_seen_as_they_change_and_nothing_jumps(see: Seen) -
     assert see.page.evaluate("window.shifted") < 0.05
 
 
+def test_jobs_of_a_node_come_and_go_and_nothing_moves(see: Seen) -> None:
+    see.go(f"node?id={node_of(see).node.id}")
+    below = see.page.get_by_role("heading", name="Services", exact=True)
+    expect(below).to_be_visible()
+    places = [below.bounding_box()]
+    jobs = []
+    for _ in range(2):
+        jobs.append(see.program.enqueue("film.encode"))
+        expect(see.page.locator(f"#job-{jobs[-1].id}")).to_be_visible()
+        places.append(below.bounding_box())
+    for job in jobs:
+        see.program.do(job.cancel)
+    expect(see.page.get_by_text("It runs nothing now.")).to_be_visible()
+    assert places == [below.bounding_box()] * 3
+
+
+def test_on_a_phone_nothing_sticks_out_of_its_card(browser: Browser, program: tuple[Program, str]) -> None:
+    out = """() => [...document.querySelectorAll(".card")].flatMap((card) => [...card.querySelectorAll("table, .scroll, p, dl")]
+      .filter((one) => !one.parentElement.closest(".scroll") && one.getBoundingClientRect().right > card.getBoundingClientRect().right + 0.5)
+      .map((one) => one.className || one.tagName))"""
+    with seen(browser, *program, width=390, height=800) as see:
+        for path in (f"node?id={node_of(see).node.id}", "queues", "nodes", "services"):
+            see.go(path)
+            see.page.locator("details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
+            assert see.page.evaluate(out) == [], path
+
+
 def test_a_node_is_quiet_and_takes_jobs_again(see: Seen) -> None:
     see.go("nodes")
     see.page.get_by_role("button", name="Quiet").click()

@@ -83,6 +83,20 @@ def test_with_a_password_it_asks_for_it(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_tokens_that_others_can_read_are_told_of_on_stderr(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    tokens = folder / "tokens"
+    tokens.write_text(f"anna admin {'t' * 30}\n")
+    tokens.chmod(0o644)
+    with running(folder, "--port", "0", "--token-file", "tokens") as (_, address):
+        assert httpx.get(f"{address}jobs", headers={"authorization": f"Bearer {'t' * 30}"}).status_code == 200
+    told = [line for line in capfd.readouterr().err.splitlines() if "can read the tokens" in line]
+    assert len(told) == 1
+    assert (
+        "WARNING mainspring.web: everyone on this machine can read the tokens in tokens, mode 644: chmod 600" in told[0]
+    )
+
+
+@pytest.mark.slow
 def test_behind_a_proxy_that_changes_the_host_it_is_told_where_people_see_it(folder: Path) -> None:
     options = ("--port", "0", "--password-env", "ADMIN_PASSWORD", "--origin", "https://admin.example.com")
     with running(folder, *options) as (_, address):

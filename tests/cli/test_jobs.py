@@ -98,6 +98,27 @@ def test_an_empty_list_says_so_to_people_and_nothing_to_programs(shop: Shop) -> 
     assert shop.lines("jobs", "list") == []
 
 
+@pytest.mark.parametrize(
+    ("option", "given", "meant"), [("--task", "faill", "fail"), ("--queue", "mails", "mail"), ("--queue", "qqq", "")]
+)
+def test_a_name_that_nobody_knows_brings_the_nearest_to_mind(shop: Shop, option: str, given: str, meant: str) -> None:
+    played(shop, "fail")
+    cli("queues", "pause", "mail", "--url", shop.url)  # a queue is known by what is kept of it
+    hint = f"no {option[2:]} is named {given!r}" + (f"; did you mean {meant!r}?" if meant else "")
+    asked = ("jobs", "list", option, given, "--url", shop.url)
+    assert cli(*asked).stdout == f"No such jobs: {hint}\n"
+    as_json = cli(*asked, "--json")
+    assert (as_json.stdout, as_json.stderr, as_json.exit_code) == ("", f"mainspring: {hint}\n", 0)
+
+
+def test_a_name_that_is_known_is_not_doubted(shop: Shop) -> None:
+    played(shop, "fail")
+    for option, given in (("--task", "fail"), ("--queue", "mail")):
+        asked = ("jobs", "list", option, given, "--state", "cancelled", "--url", shop.url)
+        assert cli(*asked).output == "No such jobs.\n"
+        assert cli(*asked, "--json").output == ""
+
+
 def test_everything_about_a_job_is_shown(shop: Shop) -> None:
     (fail,) = played(shop, "fail")
     text = cli("jobs", "show", fail, "--url", shop.url).output

@@ -13,6 +13,9 @@ from click.testing import CliRunner
 
 from mainspring import Cron, Every, Manual, Missed, Once, Retry
 from mainspring.cli import main
+from mainspring.cli.schedules_show import run_table
+from mainspring.core.names import Name
+from mainspring.core.schedule import Run
 from tests.cli.conftest import Shop, cli, until
 from tests.cli.schedules_shop import declare, pass_over, plan, planner
 
@@ -47,7 +50,7 @@ def test_schedules_are_listed_with_rule_task_next_slot_and_state(shop: Shop) -> 
     assert heading.split() == ["NAME", "STATE", "RULE", "TASK", "NEXT", "WHEN", "LAST", "NOTE"]
     assert by_hand.split() == ["by-hand", "on", "on", "demand", "add"]
     assert nightly.startswith("nightly  on     0 12 * * * Europe/Berlin  add   ")
-    assert re.search(r" 12:00 CES?T +in [0-9.]+ (h|min|s)$", nightly)
+    assert re.search(r" 12:00(:00)? CES?T +in [0-9.]+ (h|min|s)$", nightly)
     assert "every 15 min" in often
     assert re.search(r" in 1[45] min$", often)
     assert "2 h after the end" in slow
@@ -220,6 +223,25 @@ def test_a_run_in_a_zone_that_is_not_known_here_is_shown_in_utc(shop: Shop) -> N
     with closing(sqlite3.connect(shop.path)) as connection, connection:
         connection.execute("UPDATE mainspring_runs SET zone = 'Mars/Olympus'")
     assert " 03:00 UTC to " in said(shop, "runs", "nightly")
+
+
+def test_times_below_one_another_have_one_form(shop: Shop) -> None:
+    start = datetime.now(UTC).replace(second=0, microsecond=0) + DAY
+    plan(shop, "whole", Once(start))
+    plan(shop, "within", Once(start + timedelta(seconds=7)))
+    assert [line.count(":00 UTC") for line in said(shop, "list").splitlines()[1:]] == [1, 0]
+    runs = [
+        Run(
+            id=uuid4(),
+            schedule=Name.parse("often"),
+            slot=start + timedelta(seconds=place),
+            decided_at=start,
+            zone="UTC",
+        )
+        for place in (30, 0)
+    ]
+    _, rows = run_table(runs, {}, start, named=False)
+    assert [row[1] for row in rows] == [f"{start:%Y-%m-%d %H:%M}:{second} UTC" for second in ("30", "00")]
 
 
 def test_runs_of_a_schedule_that_was_removed_are_still_there(shop: Shop) -> None:

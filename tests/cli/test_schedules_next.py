@@ -38,6 +38,16 @@ def test_in_utc_there_is_one_column_of_times() -> None:
     assert len(lines) == 5
 
 
+def test_times_of_one_list_have_one_form() -> None:
+    slots = explained(
+        "*/30 * * * * *", "--tz", "Europe/Berlin", "--after", "2027-03-26T09:00:00", "-n", "3"
+    ).splitlines()
+    assert [line.split()[2:6:3] for line in slots[3:]] == [
+        [f"09:{time}", "2027-03-26"] for time in ("00:30", "01:00", "01:30")
+    ]
+    assert [line.split()[6] for line in slots[3:]] == ["08:00:30", "08:01:00", "08:01:30"]
+
+
 def test_a_slot_that_the_clocks_leave_out_is_marked_and_explained() -> None:
     lines = explained("30 2 * * *", "--tz", "Europe/Berlin", "--after", "2027-03-26", "-n", "4").splitlines()
     assert [line.split()[-1] for line in lines if line.startswith("Sun")] == ["moved"]

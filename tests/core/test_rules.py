@@ -139,7 +139,8 @@ def test_after_end_is_yes_or_no() -> None:
     (Every(12.345678), "Every 12.345678 seconds."),
     (Every("1h", start="2026-01-01T01:00+01:00"), "Every hour, for the first time at 2026-01-01 00:00:00 UTC."),
     (Every("1h", after_end=True), "1 hour after the end of the run before."),
-    (Once(NOW), "Once, at 2026-11-15 12:00:07.250000 UTC."),
+    (Every(3, start=NOW), "Every 3 seconds, for the first time at 2026-11-15 12:00:07 UTC."),
+    (Once(NOW), "Once, at 2026-11-15 12:00:07 UTC."),
     (Once("2026-12-24T18:00+01:00"), "Once, at 2026-12-24 17:00:00 UTC."),
     (Manual(), "On demand only."),
 ])  # fmt: skip

@@ -212,6 +212,7 @@ def tokens(tmp_path: Path) -> Path:
     path.write_text(
         f"# who may\n\nanna admin {TOKEN}\notto viewer,operator sha256:{digest.upper()}\n", encoding="utf-8"
     )
+    path.chmod(0o600)
     return path
 
 
@@ -220,6 +221,11 @@ def write(path: Path, text: str | None) -> None:
         path.unlink()
     else:
         path.write_text(text, encoding="utf-8")
+
+
+def with_mode(path: Path, mode: int) -> TokenFile:
+    path.chmod(mode)
+    return TokenFile(path)
 
 
 async def shown(ask: Ask, auth: TokenFile, token: str, action: str = "control/list", said: object = None) -> int:
@@ -297,6 +303,28 @@ def test_a_file_that_everyone_may_write_is_refused(tokens: Path) -> None:
     tokens.chmod(0o646)
     with pytest.raises(DeclarationError, match="chmod o-w"):
         TokenFile(tokens)
+
+
+@pytest.mark.parametrize(
+    ("mode", "who"), [(0o644, "everyone on this machine"), (0o640, "its group"), (0o600, ""), (0o400, "")]
+)
+async def test_tokens_that_others_can_read_are_taken_with_a_warning(
+    ask: Ask, tokens: Path, caplog: pytest.LogCaptureFixture, mode: int, who: str
+) -> None:
+    auth = with_mode(tokens, mode)
+    assert await shown(ask, auth, TOKEN) == 200
+    write(tokens, f"anna viewer {OTHER}")  # it is read again, and told of once
+    assert await shown(ask, auth, OTHER) == 200
+    advice = "chmod 600 it, or write sha256: and the digest in place of each token"
+    said = [f"{who} can read the tokens in {tokens}, mode {mode:o}: {advice}"] if who else []
+    assert [one.getMessage() for one in caplog.records if one.name == "mainspring.web"] == said
+
+
+def test_digests_may_be_read_by_everyone(tokens: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tokens, f"otto viewer sha256:{hashlib.sha256(OTHER.encode()).hexdigest()}")
+    tokens.chmod(0o644)
+    TokenFile(tokens)
+    assert [one for one in caplog.records if one.name == "mainspring.web"] == []
 
 
 def test_a_file_that_is_not_there_is_told_of(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from html import unescape
 import httpx
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Every, Mainspring
 from mainspring.core.breaker import Phase
 from mainspring.core.job import State
 from mainspring.web import Identity, dashboard
@@ -63,7 +63,19 @@ async def test_a_schedule_shows_when_it_is_next_on_the_walls_of_its_zone_and_in_
         html = (await found.get("/schedule?name=nightly")).text
     assert html.count('class="wall"') == 10
     assert re.search(r"\d{4}-\d\d-\d\d 02:30 CES?T", html)
-    assert re.search(r"\d{4}-\d\d-\d\d 0[01]:30:00 UTC", html)
+    assert re.search(r">\d{4}-\d\d-\d\d 0[01]:30 UTC<", html)
+
+
+@in_world
+async def test_times_of_one_list_have_one_form_and_words_whole_seconds(world: World) -> None:
+    app = world.app
+    start = app.store.now().replace(second=0, microsecond=250_000) + timedelta(minutes=2)
+    await app.schedules.add("halves", Every("30s", start=start), app.find("add").call(1))
+    async with browse(app) as found:
+        html = (await found.get("/schedule?name=halves")).text
+    slots = re.findall(r'class="wall">([^<]*)<', html)
+    assert slots == [f"{start + timedelta(seconds=30 * place):%Y-%m-%d %H:%M:%S} UTC" for place in range(10)]
+    assert f"Every 30 seconds, for the first time at {start:%Y-%m-%d %H:%M:%S} UTC." in html
 
 
 @in_world
@@ -151,6 +163,12 @@ async def test_an_outbox_shows_how_far_behind_it_is_and_what_was_given_up(world:
         html = (await found.get("/outboxes")).text
     assert html.count('<svg class="partition') == 3
     assert re.search(r'href="letters\?outbox=orders">3</a>', html)
+    assert re.findall(r"<tr><td>(\d)</td>", html) == [
+        "0",
+        "1",
+        "0",
+    ]  # also those with nothing behind, so that none comes or goes
+    assert "<details" not in html[html.index("Outboxes</h1>") :]
 
 
 @in_world

@@ -11,6 +11,7 @@ import pytest
 
 from mainspring import Limit, Mainspring
 from mainspring.core.job import NodeId
+from mainspring.runtime.report import Report, ServiceReport, ServiceState, written
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.overview import Overview
 from mainspring.stores.records import NodeRecord, Process
@@ -177,6 +178,8 @@ async def test_nodes_say_how_they_are(app: Mainspring) -> None:
         await app.store.join(far)
         await asyncio.sleep(14)
         text = await text_of(found, "nodes")
+        assert " ms in step media Quiet " in text
+        assert "its clock is in step " in await text_of(found, f"node?id={node.id}")
         assert re.search(rf"{node.id} \S+, pid \d+, \S+ alive (now|1 s ago) 1 of 8 [\d.]+ MB", text)
         assert "far another-machine, pid 77, 9.9 alive 14 s ago 0 of 2" in text
         await asyncio.sleep(30)
@@ -260,9 +263,47 @@ async def test_services_in_trouble_say_what_is_wrong(app: Mainspring) -> None:
     assert {"singleton, held here", "singleton "} <= set(re.findall(r"singleton(?:, held here| )", text))
     assert "standby" in text
     assert "Mainspring's own (" in text
-    assert text.index("failing") < text.index("export")
+    assert f"2 in trouble: poll on {min(node.id, other.id)}, poll on {max(node.id, other.id)} " in text
     assert "OSError: no route to host" in of_node
     assert nodes.count("1 service in trouble") == 2
+
+
+async def test_a_service_that_flaps_keeps_its_place(app: Mainspring) -> None:
+    is_down = False
+
+    @app.service(name="poll", every=1, backoff=Backoff.fixed(1000), listeners=())
+    async def poll() -> None:
+        if is_down:
+            raise OSError("no route to host")
+
+    @app.service(name="export", every=1, listeners=())
+    async def export() -> None: ...
+
+    async with browse(app) as found, app.node() as node:
+        await asyncio.sleep(40)
+        pages = [(await found.get("/services")).text]
+        is_down = True
+        await asyncio.sleep(40)
+        pages.append((await found.get("/services")).text)
+    well, troubled = (re.findall(r'<tr id="([^"]*)"', html) for html in pages)
+    assert well == troubled
+    assert well[:2] == [f"service-export-{node.id}", f"service-poll-{node.id}"]
+    assert "None is in trouble." in pages[0]
+    assert f'1 in trouble:</b> <a href="#{well[1]}">poll</a> on {node.id}' in pages[1]
+
+
+async def test_a_service_of_our_own_in_trouble_is_in_sight_when_the_page_is_opened(app: Mainspring) -> None:
+    service = ServiceReport(name="claimer", is_own=True, state=ServiceState.FAILING, failures=2, error="OSError: no")
+    async with browse(app) as found:
+        far = NodeRecord(id=NodeId("far"), process=ELSEWHERE, tasks=frozenset(), concurrency=2)
+        term = await app.store.join(far)
+        assert isinstance(app.store, Overview)
+        await app.store.report(far.id, term, written(Report(services=(service,))))
+        for path, block in {"services?": "services", "node?id=far&": "details"}.items():
+            whole, part = [(await found.get(f"/{path}{query}")).text for query in ("", f"part={block}")]
+            assert '<details id="own" open>' in whole
+            assert '<details id="own">' in part  # what opens by itself moves what somebody reads
+            assert "1 in trouble" in part
 
 
 PRESSED = {

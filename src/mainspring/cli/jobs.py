@@ -81,11 +81,14 @@ async def list_jobs(
         more = page.after
         if more is None:
             break
+    hint = await _hint(app, task, queue) if not found and after is None else None
     if as_json:
         print_json(*found)
+        if hint:
+            click.echo(f"mainspring: {hint}", err=True)
         return
     if not found:
-        click.echo("No such jobs.")
+        click.echo(f"No such jobs: {hint}" if hint else "No such jobs.")
         return
     now = app.store.now()
     print_table(COLUMNS, [_row(view, now) for view in found])
@@ -122,6 +125,16 @@ async def delete(app: Mainspring, *, ids: Sequence[UUID], as_json: bool) -> int:
 
 jobs.add_command(show)
 jobs.add_command(enqueue)
+
+
+async def _hint(app: Mainspring, task: str | None, queue: str | None) -> str | None:
+    """Say which name nobody knows, and which was meant perhaps."""
+    if task is None and queue is None:
+        return None
+    from mainspring.client.unknown import unknown_in  # noqa: PLC0415 - only where nothing was found
+    from mainspring.stores.overview import Search  # noqa: PLC0415 - as above
+
+    return await unknown_in(Search(task=Name.parse(task) if task else None, queue=queue), app.store, app.registry)
 
 
 async def _of_schedule(

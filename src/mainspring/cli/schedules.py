@@ -18,6 +18,7 @@ from mainspring.cli.schedules_show import runs, show
 from mainspring.cli.schedules_words import schedule_fields
 from mainspring.cli.table import Column, print_table
 from mainspring.cli.words import me
+from mainspring.client.clocks import have_seconds
 from mainspring.client.planned_words import at, is_known, paused_text, rule_text, run_text, standing
 from mainspring.client.words import ago
 from mainspring.core.schedule import Run
@@ -68,7 +69,8 @@ async def list_schedules(app: Mainspring, *, owner: str | None, limit: int, afte
         print_json(*map(schedule_fields, looks))
     elif looks:
         now = app.store.now()
-        print_table(COLUMNS, [_row(look, await _last(app, look), now) for look in looks])
+        seconds = have_seconds(map(_next, looks))
+        print_table(COLUMNS, [_row(look, await _last(app, look), now, seconds=seconds) for look in looks])
     elif not unreadable:
         click.echo("No such schedules.")
     for name, problem in unreadable.items():
@@ -178,16 +180,20 @@ async def _last(app: Mainspring, look: Look) -> Run | None:
     return page.runs[0] if page.runs else None
 
 
-def _row(look: Look, last: Run | None, now: datetime) -> list[str]:
+def _next(look: Look) -> datetime | None:
+    return look.schedule.next_slot if is_known(look.schedule) else None
+
+
+def _row(look: Look, last: Run | None, now: datetime, *, seconds: bool) -> list[str]:
     schedule = look.schedule
-    slot = schedule.next_slot if is_known(schedule) else None
+    slot = _next(look)
     told = "" if last is None else f"{run_text(last)} {ago(last.finished_at or last.decided_at, now, shortly=True)}"
     return [
         str(schedule.name),
         standing(look, now),
         rule_text(schedule.plan.rule),
         str(schedule.plan.template.task),
-        "" if slot is None else at(slot, schedule.plan.zone),
+        "" if slot is None else at(slot, schedule.plan.zone, seconds=seconds),
         "" if slot is None else ago(slot, now, shortly=True),
         told,
         paused_text(schedule.paused, now) if schedule.paused else "",

@@ -12,7 +12,7 @@ from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.schedules_words import INSTANT, placed
 from mainspring.cli.table import Column, print_table
-from mainspring.client.clocks import ShownSlot, shown_slots, wall
+from mainspring.client.clocks import ShownSlot, have_seconds, shown_slots, wall
 from mainspring.client.planned_words import owed, paused_text
 from mainspring.client.views import next_slots as upcoming_slots
 from mainspring.client.views import slot_view, slots_after
@@ -108,14 +108,17 @@ def print_slots(slots: Sequence[ShownSlot], now: datetime) -> None:
     marked = any(slot.mark for slot in slots)
     left_out = {*(["LOCAL"] if in_utc else []), *([] if marked else ["CLOCKS"])}
     chosen = [place for place, column in enumerate(COLUMNS) if column.title not in left_out]
-    print_table([COLUMNS[place] for place in chosen], [[_row(slot, now)[place] for place in chosen] for slot in slots])
+    seconds = have_seconds(slot.slot for slot in slots)
+    rows = [_row(slot, now, seconds=seconds) for slot in slots]
+    print_table([COLUMNS[place] for place in chosen], [[row[place] for place in chosen] for row in rows])
     if marked:
         click.echo("")
     for slot in slots:
         if slot.mark:
-            click.echo(f"{wall(slot.local)}: {'; '.join(slot.explain())}")
+            click.echo(f"{wall(slot.local, seconds=seconds)}: {'; '.join(slot.explain())}")
 
 
-def _row(slot: ShownSlot, now: datetime) -> list[str]:
-    local = f"{slot.local:%a} {wall(slot.local)} {slot.local:%Z}"
-    return [local, f"{slot.slot:%a} {wall(slot.slot)}", ago(slot.slot, now, shortly=True), slot.mark]
+def _row(slot: ShownSlot, now: datetime, *, seconds: bool) -> list[str]:
+    local = f"{slot.local:%a} {wall(slot.local, seconds=seconds)} {slot.local:%Z}"
+    in_utc = f"{slot.slot:%a} {wall(slot.slot, seconds=seconds)}"
+    return [local, in_utc, ago(slot.slot, now, shortly=True), slot.mark]

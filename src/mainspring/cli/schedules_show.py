@@ -14,7 +14,7 @@ from mainspring.cli.plain import plain, print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.schedules_words import run_fields, schedule_fields
 from mainspring.cli.table import Column, lines, print_table
-from mainspring.client.clocks import is_zone
+from mainspring.client.clocks import have_seconds, is_zone
 from mainspring.client.planned_words import at, instant, next_text, owed, paused_text, rule_text, run_text, standing
 from mainspring.client.words import ago, count, length
 from mainspring.core.job import JobId, State
@@ -100,11 +100,12 @@ def run_table(
 ) -> tuple[list[Column], list[list[str]]]:
     """Lay runs out; `named` by their schedules, if they are of several."""
     columns = [Column("SCHEDULE"), *RUN_COLUMNS] if named else list(RUN_COLUMNS)
+    seconds = have_seconds(slot for run in found for slot in (run.slot, run.last))
     rows = [
         [
             *([str(run.schedule)] if named else []),
             ago(run.decided_at, now, shortly=True),
-            _slot(run),
+            _slot(run, seconds=seconds),
             run_text(run, states.get(run.id)),
             f"{run.count:,}" if run.count > 1 else "",
             _lateness(run),
@@ -116,12 +117,12 @@ def run_table(
     return columns, rows
 
 
-def _slot(run: Run) -> str:
+def _slot(run: Run, *, seconds: bool) -> str:
     if run.slot is None:
         return "by hand"
     tz = run.zone if is_zone(run.zone) else "UTC"  # another machine may know more zones
-    first = at(run.slot, tz)
-    return first if run.last is None or run.last == run.slot else f"{first} to {at(run.last, tz)}"
+    first = at(run.slot, tz, seconds=seconds)
+    return first if run.last is None or run.last == run.slot else f"{first} to {at(run.last, tz, seconds=seconds)}"
 
 
 def _lateness(run: Run) -> str:

@@ -151,11 +151,16 @@ def is_zone(tz: str) -> bool:
     return True
 
 
-def wall(local: datetime) -> str:
-    """Write a time as clocks show it, with its day."""
-    return f"{local:%Y-%m-%d} {time_of(local)}"
+def have_seconds(times: Iterable[datetime | None]) -> bool:
+    """Say whether a list of times needs seconds: then all of them show theirs, and stand below one another."""
+    return any(one is not None and one.second for one in times)
 
 
-def time_of(local: datetime) -> str:
+def wall(local: datetime, *, seconds: bool = False) -> str:
+    """Write a time as clocks show it, with its day; with `seconds` also where they are zero."""
+    return f"{local:%Y-%m-%d} {time_of(local, seconds=seconds)}"
+
+
+def time_of(local: datetime, *, seconds: bool = False) -> str:
     """Write the time of a day. An `Every` that counts from when it was made has fractions of seconds: noise to people."""
-    return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+    return f"{local:%H:%M:%S}" if seconds or local.second else f"{local:%H:%M}"

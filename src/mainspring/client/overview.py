@@ -224,7 +224,7 @@ class Overview:
         )
 
     async def services(self) -> tuple[ServiceLook, ...]:
-        """List the services of all nodes that have not ended: those in trouble first, then the app's, by name."""
+        """List the services of all nodes that have not ended: the app's first, by name."""
         await self._store()
         found = [
             service
@@ -232,7 +232,7 @@ class Overview:
             if one.report and one.reported_at
             for service in services_of(one.view.node.id, one.standing, one.reported_at, one.report)
         ]
-        return tuple(sorted(found, key=_worst_first))
+        return tuple(sorted(found, key=_by_name))
 
     async def search(
         self, *, limit: int = 50, after: JobId | None = None, budget: Duration = "1s", **which: Unpack[Which]
@@ -311,7 +311,7 @@ class Overview:
 
 
 def services_of(node: NodeId, standing: str, at: datetime, report: Report) -> tuple[ServiceLook, ...]:
-    """Name the services in a report of a node, the worst first."""
+    """Name the services in a report of a node, the app's first."""
     found = [
         ServiceLook(
             node=node,
@@ -322,7 +322,7 @@ def services_of(node: NodeId, standing: str, at: datetime, report: Report) -> tu
         )
         for service in report.services
     ]
-    return tuple(sorted(found, key=_worst_first))
+    return tuple(sorted(found, key=_by_name))
 
 
 def in_trouble(service: ServiceReport) -> bool:
@@ -330,8 +330,9 @@ def in_trouble(service: ServiceReport) -> bool:
     return service.failures > 0 or service.state in {ServiceState.FAILING, ServiceState.STOPPED}
 
 
-def _worst_first(one: ServiceLook) -> tuple[bool, bool, str, str]:
-    return (not one.is_in_trouble, one.service.is_own, one.service.name, one.node)
+def _by_name(one: ServiceLook) -> tuple[bool, str, str]:
+    """Order by what stays: a service that fails now and then keeps its place under the eyes of who watches."""
+    return (one.service.is_own, one.service.name, one.node)
 
 
 def served(queue: QueueLook, nodes: Iterable[NodeView]) -> QueueLook:

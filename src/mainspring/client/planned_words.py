@@ -45,10 +45,10 @@ def standing(look: Look, now: datetime) -> str:
     return "on"
 
 
-def at(slot: datetime, tz: str) -> str:
-    """Write a slot on the clocks of a zone, with the name of their time."""
+def at(slot: datetime, tz: str, *, seconds: bool = False) -> str:
+    """Write a slot on the clocks of a zone, with the name of their time; with `seconds` also where they are zero."""
     local = slot.astimezone(zone_info(tz))
-    return f"{wall(local)} {local:%Z}"
+    return f"{wall(local, seconds=seconds)} {local:%Z}"
 
 
 def instant(then: datetime, now: datetime, tz: str = "UTC") -> str:

@@ -287,7 +287,8 @@ def _later(instant: datetime, span: timedelta) -> datetime | None:
 
 
 def _shown(instant: datetime) -> str:
-    return f"{instant.replace(tzinfo=None).isoformat(' ')} UTC"
+    """Say an instant in whole seconds: the fractions of a start that was counted from some `now` tell nobody anything."""
+    return f"{instant.replace(tzinfo=None).isoformat(' ', 'seconds')} UTC"
 
 
 def _spelled(span: timedelta) -> str:

@@ -157,6 +157,7 @@ class TokenFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path: Final = Path(path)
         self._mark, self._keys = self._read()
+        self._warn_of_readers()
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
         self._look()
@@ -169,6 +170,14 @@ class TokenFile:
             if hmac.compare_digest(key.digest, given):
                 found = key.identity
         return found
+
+    def _warn_of_readers(self) -> None:
+        """Tell that others can read tokens. No more than that: what containers are handed is often open to all in them."""
+        mode = stat.S_IMODE(self._path.stat().st_mode)
+        if os.name == "posix" and mode & (stat.S_IRGRP | stat.S_IROTH) and any(key.is_plain for key in self._keys):
+            others = "everyone on this machine" if mode & stat.S_IROTH else "its group"
+            advice = "chmod 600 it, or write sha256: and the digest in place of each token"
+            log.warning("%s can read the tokens in %s, mode %o: %s", others, self._path, mode, advice)
 
     def _look(self) -> None:
         try:
@@ -198,6 +207,8 @@ class Key(NamedTuple):
 
     digest: bytes
     identity: Identity
+    is_plain: bool = False
+    """Whether the token itself stands there."""
 
 
 Mark: TypeAlias = tuple[int, ...]
@@ -240,7 +251,7 @@ def _key(words: list[str]) -> Key:
         raise ValueError("a token has no letters but those of ASCII: a header cannot carry them")
     if len(secret) < SHORTEST_TOKEN:
         raise ValueError(f"a token has {SHORTEST_TOKEN} characters or more")
-    return Key(_digest(secret), identity)
+    return Key(_digest(secret), identity, is_plain=True)
 
 
 def _hex(text: str) -> str:

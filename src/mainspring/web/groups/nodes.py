@@ -101,7 +101,7 @@ class NodeDetail(Struct, frozen=True, kw_only=True):
     said: Said | None
     """What it says of itself, where the store keeps that."""
     services: tuple[ServiceLook, ...]
-    """Those in trouble first."""
+    """The app's first, by name."""
 
 
 async def list_(asked: Asked[ListNodes]) -> Nodes:

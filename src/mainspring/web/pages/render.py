@@ -1,7 +1,7 @@
 """Templates, and what they can call. Everything that they print is escaped; nothing here marks text as safe."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from mainspring.client import clocks
 from mainspring.client.planned_words import at
 from mainspring.client.words import count, length, size
 from mainspring.web.assets import VERSIONS
@@ -30,7 +31,9 @@ class Templates:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.globals.update(link=link, asset=asset, instant=instant, number=number)
+        self._environment.globals.update(
+            link=link, asset=asset, instant=instant, number=number, have_seconds=have_seconds
+        )
         self._environment.filters.update(
             ago=ago,
             whole=whole,
@@ -40,6 +43,7 @@ class Templates:
             many=count,
             short=short,
             on_wall=on_wall,
+            local=local,
             size=size,
         )
         self._environment.globals["ui"] = self._environment.get_template("macros.html").module
@@ -85,6 +89,16 @@ def on_wall(text: str | datetime, zone: str) -> str:
     """Say a time as the clocks of a zone show it, and in UTC."""
     there, here = at(instant(text), zone), at(instant(text), "UTC")
     return there if there == here else f"{there}, {here}"
+
+
+def local(text: str | datetime, zone: str, *, seconds: bool = False) -> str:
+    """Say a time as the clocks of a zone show it, in a list whose times `have_seconds` or not."""
+    return at(instant(text), zone, seconds=seconds)
+
+
+def have_seconds(texts: Iterable[str | None]) -> bool:
+    """Say whether a list of times needs seconds."""
+    return clocks.have_seconds(instant(text) for text in texts if text)
 
 
 def number(value: float) -> str:

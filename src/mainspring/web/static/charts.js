@@ -1,9 +1,9 @@
 // Charts: drawn where something has `data-feeds`, and drawn on when that is renewed.
 (() => {
   "use strict";
-  const { $, $$, isDark } = window.mainspring;
+  const { $, $$, isDark, isLocal, clock, zoneOf } = window.mainspring;
   const charts = new Map();
-  const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const then = (at) => new Date(at * 1000);
 
   function drawAll() {
     for (const feed of $$("[data-feeds]")) draw($(`#${feed.dataset.feeds}`), JSON.parse(feed.dataset.points));
@@ -21,9 +21,10 @@
     const axis = { stroke: colour("faint"), font: "11.5px system-ui", ticks: { show: false }, gap: 6 };
     const chart = new uPlot({
       width: place.clientWidth, height: place.clientHeight, padding: [10, 20, 0, 0],
+      tzDate: (at) => (isLocal() ? then(at) : uPlot.tzDate(then(at), "Etc/UTC")),
       series: [{}, line("enqueued", "calm", [2, 4]), line("succeeded", "good", undefined, `${colour("good")}14`), line("failed", "bad", [7, 4])],
       axes: [
-        { ...axis, grid: { show: false }, space: 80, size: 30, values: (_, all) => all.map(clock) },
+        { ...axis, grid: { show: false }, space: 80, size: 30, values: (_, all) => all.map((at) => clock(then(at))) },
         { ...axis, grid: { stroke: colour("line"), width: 1 }, size: 44, space: 36, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6] },
       ],
       scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.08, 4)] } },
@@ -44,7 +45,8 @@
     const { idx, left } = chart.cursor;
     chart.tip.hidden = idx == null || left < 0;
     if (chart.tip.hidden) return;
-    chart.tip.textContent = [clock(chart.data[0][idx]), ...chart.series.slice(1).map((one, place) => `${one.label} ${chart.data[place + 1][idx]}`)].join("\n");
+    const at = then(chart.data[0][idx]);
+    chart.tip.textContent = [`${clock(at)} ${zoneOf(at)}`, ...chart.series.slice(1).map((one, place) => `${one.label} ${chart.data[place + 1][idx]}`)].join("\n");
     chart.tip.style.left = `${left > chart.over.clientWidth / 2 ? left - chart.tip.offsetWidth - 12 : left + 12}px`;
   }
 
@@ -53,5 +55,6 @@
   });
   document.addEventListener("renewed", drawAll);
   document.addEventListener("recoloured", drawAll);
+  document.addEventListener("reclocked", drawAll);
   drawAll();
 })();

@@ -1,7 +1,7 @@
 // Keys, and tips for the pointer and for the focus.
 (() => {
   "use strict";
-  const { $, $$, say, switchTheme, switchLive, count, clear } = window.mainspring;
+  const { $, $$, say, switchTheme, switchLive, switchClock, onClock, count, clear } = window.mainspring;
 
   function move(by) {
     const rows = $$("[data-row]").filter((one) => one.checkVisibility());
@@ -16,6 +16,7 @@
     k: () => move(-1),
     l: switchLive,
     t: switchTheme,
+    z: switchClock,
     x: () => {
       const box = document.activeElement.closest("tr")?.querySelector("input[name=ids]");
       if (box) { box.checked = !box.checked; count(); }
@@ -60,7 +61,7 @@
     shown = at;
     tip.hidden = !at;
     if (!at) return;
-    say(tip, at.dataset.tip);
+    say(tip, onClock(at.dataset.tip));
     const place = at.getBoundingClientRect();
     const left = Math.min(Math.max(place.left + place.width / 2 - tip.offsetWidth / 2, 8), document.documentElement.clientWidth - tip.offsetWidth - 8);
     const above = place.top - tip.offsetHeight - 6;
