@@ -243,6 +243,6 @@ async def test_everything_can_be_done_without_a_loop_too(app: Mainspring, hand: 
         with pytest.raises(JobGone):
             await asyncio.to_thread(job.result_sync)
         await hand.succeed(Decimal(7))
-        assert await asyncio.to_thread(other.result_sync, timeout=1) == 7
+        assert await asyncio.to_thread(other.result_sync, timeout=60) == 7
         with pytest.raises(JobUnfinished):
             await asyncio.to_thread(third.result_sync, timeout=0)

@@ -25,7 +25,7 @@ def bridges() -> set[threading.Thread]:
 
 def until(condition: Callable[[], object]) -> None:
     """Wait for another thread, which is real."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.001)
@@ -120,7 +120,7 @@ def test_who_waits_when_it_is_closed_is_told() -> None:
     until(bridges)
     bridge.run(lambda: echo(1))
     bridge.close()
-    caller.join(10)
+    caller.join(60)
 
     (error,) = raised
     assert isinstance(error, StoreClosed)
@@ -190,7 +190,7 @@ def test_a_script_that_never_closes_its_app_ends_at_once_and_its_jobs_are_there(
     assert run(APP + "print(double.enqueue_sync(1).fresh)", folder=tmp_path) == ["True"]
     assert run(APP + "print(asyncio.run(double.enqueue(2)).fresh)", folder=tmp_path) == ["True"]
     assert run(APP + "double.enqueue_sync(3); print(asyncio.run(double.enqueue(4)).fresh)", folder=tmp_path) == ["True"]
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 55
     assert [path.name for path in tmp_path.iterdir()] == ["jobs.db"]
 
     states = run(APP + "print(*(view.job.state for view in asyncio.run(app.jobs()).jobs))", folder=tmp_path)

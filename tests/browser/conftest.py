@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -22,7 +23,8 @@ from mainspring.stores.memory import MemoryStore
 from mainspring.web import Auth, dashboard
 
 T = TypeVar("T")
-PATIENCE = 30
+PATIENCE = 60
+"""Seconds that anything may take that is only waited for; a machine may be busy with other things."""
 expect.set_options(timeout=PATIENCE * 1000)
 
 
@@ -113,6 +115,13 @@ class Seen:
     def go(self, path: str = "") -> None:
         self.page.goto(f"{self.base}{path}")
         self.page.wait_for_function("document.readyState === 'complete'")
+
+    def until(self, fact: Callable[[], object], otherwise: Callable[[], object] = lambda: "") -> None:
+        """Wait for something to be so that the browser cannot tell by itself; its page goes on meanwhile."""
+        deadline = time.monotonic() + PATIENCE
+        while not fact():
+            assert time.monotonic() < deadline, otherwise()
+            self.page.wait_for_timeout(20)
 
 
 @contextmanager

@@ -32,11 +32,7 @@ def failed(see: Seen, many: int = 1) -> list[str]:
 
 def until(see: Seen, id_: object, state: State) -> None:
     job = see.program.app.job(str(id_))
-    for _ in range(500):
-        if see.program.do(job.state) is state:
-            return
-        see.page.wait_for_timeout(20)
-    raise AssertionError(see.program.do(job.state))
+    see.until(lambda: see.program.do(job.state) is state, lambda: see.program.do(job.state))
 
 
 def test_each_page_loads_and_lives_on_without_a_complaint(see: Seen) -> None:
@@ -130,8 +126,7 @@ def test_a_stream_that_ends_begins_anew_without_a_complaint(see: Seen, monkeypat
     streams: list[str] = []
     see.page.on("request", lambda request: streams.append(request.url) if request.url.endswith("/events") else None)
     see.go("jobs")
-    see.page.wait_for_timeout(4000)
-    assert len(streams) >= 2
+    see.until(lambda: len(streams) >= 2)
     job = see.program.enqueue("mail.send", "anna")
     expect(see.page.locator(f"#job-{job.id}")).to_be_visible()
     expect(see.page.locator("#live-word")).to_have_text("live")

@@ -11,7 +11,6 @@ from mainspring.core.job import State
 from mainspring.web.pages import ALL
 from tests.browser.conftest import Program, Seen, seen
 from tests.browser.test_dashboard import failed, until
-from tests.browser.test_work_pages import eventually
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.slow]
 
@@ -54,7 +53,7 @@ def test_the_focus_never_comes_to_stand_on_another_button(see: Seen) -> None:
     see.page.locator("tr", has_text="mail").get_by_role("button", name="Pause").press("Enter")
     see.page.keyboard.press("Enter")
     expect(see.page.locator("tr", has_text="mail").get_by_role("button", name="Resume")).to_be_visible()
-    assert focus(see) == "mail"
+    see.until(lambda: focus(see) == "mail", lambda: focus(see))
 
 
 def test_what_is_read_stays_where_it_is_and_what_is_followed_goes_on(browser: Browser) -> None:
@@ -89,15 +88,15 @@ def test_a_page_that_nobody_looks_at_holds_no_connection(see: Seen) -> None:
     """A browser has six to one server, and the seventh page would not load."""
     ticks = see.program.board.ticks
     see.go("jobs")
-    eventually(see, lambda: len(ticks) == 1)
+    see.until(lambda: len(ticks) == 1)
     see.page.evaluate(LOOK_AWAY)
-    eventually(see, lambda: len(ticks) == 0)
+    see.until(lambda: len(ticks) == 0)
     job = see.program.enqueue("mail.send", "anna")
     see.page.wait_for_timeout(1500)
     assert see.page.locator(f"#job-{job.id}").count() == 0
     see.page.evaluate(LOOK_AGAIN)
     expect(see.page.locator(f"#job-{job.id}")).to_be_visible()
-    eventually(see, lambda: len(ticks) == 1)
+    see.until(lambda: len(ticks) == 1)
     expect(see.page.locator("#live-word")).to_have_text("live")
 
 
@@ -158,7 +157,7 @@ def test_what_one_is_asked_about_is_done_although_news_were_on_their_way(see: Se
         late.append(route)
 
     see.page.route(re.compile("part="), keep)
-    eventually(see, lambda: bool(late))
+    see.until(lambda: bool(late))
     see.page.locator("tr", has_text="mail").get_by_role("button", name="Pause").click()
     with see.page.expect_response(re.compile("part=")):
         late[0].continue_()

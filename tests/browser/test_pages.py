@@ -1,7 +1,7 @@
 """Schedules, outboxes, dead letters, breakers and the audit log, as people use them."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -76,14 +76,6 @@ def at(browser: Browser, shop: tuple[Shop, str]) -> Iterator[Seen]:
 def shop_of(at: Seen) -> Shop:
     assert isinstance(at.program, Shop)
     return at.program
-
-
-def until(at: Seen, fact: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if fact():
-            return
-        at.page.wait_for_timeout(20)
-    raise AssertionError("it does not become so")
 
 
 def test_each_page_loads_and_lives_on_without_a_complaint(at: Seen) -> None:
@@ -191,7 +183,7 @@ def test_all_letters_that_match_are_replayed_once_although_they_fail_again(at: S
     )
     at.page.locator("#bulk-go").click()
     expect(at.page.locator("#bulk-text")).to_have_text(f"{MANY} done.")
-    until(at, lambda: len(shop.do(lambda: shop.orders.letters(limit=1000)).letters) == MANY)  # all of them came back
+    at.until(lambda: len(shop.do(lambda: shop.orders.letters(limit=1000)).letters) == MANY)  # all of them came back
     assert not set(before) & {one.id for one in shop.do(lambda: shop.orders.letters(limit=1000)).letters}
 
 
@@ -246,10 +238,10 @@ def test_the_audit_log_shows_what_is_done_elsewhere_meanwhile(at: Seen) -> None:
 
 def test_runs_come_without_being_asked_for_and_nothing_jumps(at: Seen) -> None:
     at.go("schedules")
-    until(at, lambda: at.page.locator("[data-strip] a").count() > 2)
+    at.until(lambda: at.page.locator("[data-strip] a").count() > 2)
     at.page.evaluate(SHIFTS)
     before = at.page.locator("[data-strip] a").count()
-    until(at, lambda: at.page.locator("[data-strip] a").count() > before + 1)
+    at.until(lambda: at.page.locator("[data-strip] a").count() > before + 1)
     assert at.page.evaluate("window.shifted") < 0.01
 
 
@@ -264,7 +256,7 @@ def test_what_was_opened_stays_open_while_others_come(at: Seen) -> None:
 
 
 def test_runs_are_walked_by_keys(at: Seen) -> None:
-    until(at, lambda: len(at.program.do(lambda: at.program.app.schedules.runs("often")).runs) > 2)
+    at.until(lambda: len(at.program.do(lambda: at.program.app.schedules.runs("often")).runs) > 2)
     at.go("schedules")
     at.page.locator("#live").click()  # so that there are no more of them meanwhile
     runs = at.page.locator("[data-strip]").first.locator("a")

@@ -1,7 +1,5 @@
 """Queues are paused and limited, nodes are told what to do and say where they stand; all of it is seen as it happens."""
 
-from collections.abc import Callable
-
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
@@ -28,14 +26,6 @@ def rule(see: Seen, name: str) -> QueueRule:
 def node_of(see: Seen) -> NodeView:
     (found,) = see.program.do(see.program.app.store.nodes)
     return found
-
-
-def eventually(see: Seen, fact: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if fact():
-            return
-        see.page.wait_for_timeout(20)
-    raise AssertionError("it never came to be so")
 
 
 def test_a_queue_is_paused_with_a_reason_and_resumed(see: Seen) -> None:
@@ -157,7 +147,7 @@ def test_a_node_gets_other_places(see: Seen) -> None:
     expect(field).to_have_value("4")
     field.fill("7")
     see.page.keyboard.press("Enter")
-    eventually(see, lambda: node_of(see).node.concurrency == 7)
+    see.until(lambda: node_of(see).node.concurrency == 7)
     expect(see.page.locator("td.c-use")).to_contain_text("of 7")
 
 
@@ -187,7 +177,7 @@ def test_a_node_shows_where_it_stands(see: Seen) -> None:
     expect(stack).to_contain_text("in encode")
     see.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     stack.locator("details").first.locator(".copy").click()
-    assert "in encode\n" in see.page.evaluate("navigator.clipboard.readText()")
+    see.until(lambda: "in encode\n" in see.page.evaluate("navigator.clipboard.readText()"))
 
 
 def test_the_stack_of_a_job_is_asked_for_from_its_page(see: Seen) -> None:

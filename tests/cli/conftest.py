@@ -148,11 +148,11 @@ class Running:
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
         self.process.send_signal(number)
 
-    def ends(self, within: float = 30) -> int:
+    def ends(self, within: float = 50) -> int:
         return self.process.wait(within)
 
 
-def until(true: Callable[[], object], otherwise: Callable[[], object] = lambda: "", seconds: float = 30) -> None:
+def until(true: Callable[[], object], otherwise: Callable[[], object] = lambda: "", seconds: float = 60) -> None:
     """Wait for another process to have done something."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -37,18 +37,19 @@ def lines(url: str, *arguments: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_the_demo_ends_by_itself_and_its_last_words_are_true(tmp_path: Path) -> None:
     began = time.monotonic()
     done = subprocess.run(
-        [*MAINSPRING, "demo", "--seconds", "60", "--keep"],
+        [*MAINSPRING, "demo", "--seconds", "180", "--keep"],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=200,
         check=False,
         env=environment({"TMPDIR": str(tmp_path)}),
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 180
     url = done.stdout.split("--url ")[1].strip()
     listed = [job for job in lines(url, "jobs", "list", "--limit", "1000") if job["task"] in FATES]
     jobs = [shown for job in listed for shown in shown_of(url, job)]
@@ -97,7 +98,7 @@ def test_ctrl_c_ends_it_early_and_leaves_nothing_behind(tmp_path: Path) -> None:
             pass
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert "None is lost." in rest
     assert "had not ended yet" in rest
     assert list(tmp_path.iterdir()) == []
@@ -113,7 +114,7 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly() -> None:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.slow
@@ -209,7 +210,7 @@ def test_every_page_of_its_dashboard_has_something_to_show(tmp_path: Path) -> No
         try:
             look_around(process)
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
     assert list(tmp_path.iterdir()) == []

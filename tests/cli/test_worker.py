@@ -58,7 +58,7 @@ def test_a_second_signal_has_it_hurry_and_what_is_cut_short_is_given_back(shop: 
         worker.says("once more to hurry")
         assert worker.process.poll() is None
         worker.signal(signal.SIGTERM)
-        assert worker.ends(within=10) == 0
+        assert worker.ends() == 0
     assert "1 attempt cut short and given back" in worker.text()
     assert (shop.job(job)["state"], shop.job(job)["attempt"]) == ("ready", 0)
 
@@ -93,7 +93,7 @@ def test_sigterm_ends_a_worker_whose_store_does_not_answer(shop: Shop) -> None:
         until(lambda: worker.process.poll() is not None or _listens(worker.process.pid))
         worker.signal()
         worker.says("SIGTERM")
-        assert worker.ends(within=15) == 0
+        assert worker.ends() == 0
     assert "before it could begin" in worker.text()
 
 

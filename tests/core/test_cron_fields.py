@@ -193,10 +193,10 @@ def test_a_rule_whose_times_are_always_left_out_is_refused_in_that_zone_only() -
     "a" * 999,
 ])  # fmt: skip
 def test_a_hostile_text_ends_quickly_and_with_a_short_message(written: str) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(ScheduleError) as refused:
         Cron(written)
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
     assert len(str(refused.value)) < 2 * LONGEST + 500
 
 
@@ -206,10 +206,10 @@ def test_the_longest_text_that_makes_sense_is_read_in_no_time() -> None:
     ]
     text = " ".join([*every, "0,1,2,3,4,5,6"])
     assert len(text) < 540 < LONGEST
-    began = time.perf_counter()
+    began = time.thread_time()
     assert Cron(text).explain() == "Every second, UTC."
     assert Cron("*/1," * 240 + "* * * * *").explain() == "Every minute, UTC."
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
 
 
 alphabet = st.sampled_from("0123456789*/-,?LW#@ abMONJF") | st.characters()

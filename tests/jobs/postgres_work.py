@@ -20,16 +20,18 @@ from mainspring.stores.records import JobView
 TASKS = ("quick", "long")
 LONG = 5.0
 """Seconds that some jobs take: they begin before the fault and end after it."""
-SOON = 3.0
-"""Seconds after the end of a fault within which a node goes on; most of it is for a machine that is busy."""
-LOST_CLAIM = 6.0
-"""Seconds until a node has seen twice, a beat apart, that it holds a job of which it never heard, and gave it back."""
+SOON = 12.0
+"""Seconds after the end of a fault within which a node goes on, and less than a lease; most of it is for a machine
+that is busy."""
+LOST_CLAIM = 12.0
+"""Seconds until a node has seen twice, a beat apart, that it holds a job of which it never heard, and gave it back:
+half of these are for a machine that is busy, and all of them are less than a lease."""
 
 
 class Work:
     """An app whose node is at work, and for which somebody enqueues all the time, whatever happens."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, lasting: float = LONG) -> None:
         self.app = Mainspring(url)
         self.enqueued: dict[UUID, float] = {}
         """When each enqueue was acknowledged."""
@@ -44,7 +46,7 @@ class Work:
         @self.app.task(name="long")
         async def long(ctx: Context) -> None:
             self._begin(ctx)
-            await asyncio.sleep(LONG)
+            await asyncio.sleep(lasting if self.runs[ctx.job] == 1 else 0)
 
         self.quick, self.long = quick, long
 
@@ -96,7 +98,7 @@ class Work:
         return [view for view in views if view]
 
 
-async def until(true: Callable[[], object], what: str, *, within: float = 30.0) -> float:
+async def until(true: Callable[[], object], what: str, *, within: float = 60.0) -> float:
     """Wait for something; returns how long that took."""
     began = time.monotonic()
     try:
@@ -153,7 +155,7 @@ async def survive(url: str, fault: Callable[[], object], told: Told, *, unnotice
             over = time.monotonic()
             took = await until(lambda: work.runs_what_came_after(over), "the node to go on", within=SOON)
             # Said of notifications only if they stay away for longer; then they come back later, too.
-            await until(lambda: len(told.of_notifications) in {0, 2}, "notifications to be heard again", within=10)
+            await until(lambda: len(told.of_notifications) in {0, 2}, "notifications to be heard again", within=30)
         # The node has ended, and what ran with it.
         assert work.node == before, "it was declared dead"
         views = await work.views()

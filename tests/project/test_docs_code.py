@@ -90,7 +90,7 @@ def test_the_program_that_runs_until_sigterm_does(tmp_path: Path, name: str, say
         assert process.stdout
         assert process.stdout.readline() == says
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_the_payload_on_its_page_is_the_one_that_is_made(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def serving(folder: Path, url: str) -> Iterator[httpx.Client]:
             yield client
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 def answers(client: httpx.Client) -> bool:

@@ -24,7 +24,7 @@ from mainspring.testing import VirtualTime
 from tests.runtime.calling import ROOT, Notebook, attempt, context_of, task
 
 THREAD = ExecutorKind.THREAD
-SOON = 10.0
+SOON = 60.0
 """Real seconds that a thread of these stories may take at the very most."""
 
 colour: ContextVar[str] = ContextVar("colour", default="none")

@@ -25,6 +25,8 @@ class Wire:
         self._requests = asyncio.Event()
         self._answers = asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
+        self.accepted = 0
+        """How many connections there have been."""
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="wire", daemon=True)
         self._thread.start()
@@ -94,6 +96,7 @@ class Wire:
             await asyncio.sleep(0)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
         connection = self._loop.create_task(self._carry(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)

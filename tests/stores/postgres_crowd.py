@@ -35,6 +35,7 @@ from mainspring.stores.records import (
     Verdict,
 )
 from mainspring.testing.contract.world import Fields
+from tests.servers.metronome import metronome
 from tests.servers.postgres import Server
 from tests.stores.postgres_filled import POLICY
 
@@ -187,14 +188,22 @@ VALUES ($1, $2, $2, 'default', $3, 50, 'ready', $4, 3, 3, $5, now(), '{"v":1,"ar
 """
 
 
-async def soon(measure: Callable[[], Awaitable[float]], within: float, *, times: int = 5) -> None:
-    """Measure several times, and all of that again where the machine was busy with something else."""
-    tries: list[list[float]] = []
-    for _ in range(3):
-        tries.append([await measure() for _ in range(times)])
-        if median(tries[-1]) <= within:
-            return
-    pytest.fail(f"it took {[[f'{1000 * one:.0f} ms' for one in took] for took in tries]}")
+async def soon(
+    server: Server, measure: Callable[[], Awaitable[float]], within: float, *, times: int = 5, tries: int = 3
+) -> None:
+    """Measure several times, and all of that again if it took long. What the machine gave to others does not count."""
+    tried: list[list[float]] = []
+    async with metronome(server) as others:
+
+        async def own() -> float:
+            before = others.taken
+            return await measure() - (others.taken - before)
+
+        for _ in range(tries):
+            tried.append([await own() for _ in range(times)])
+            if median(tried[-1]) <= within:
+                return
+    pytest.fail(f"it took {[[f'{1000 * one:.0f} ms' for one in took] for took in tried]}")
 
 
 async def insert_late(connection: "asyncpg.Connection", schema: str, task: Name, run_at: datetime) -> JobId:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec
@@ -15,6 +16,7 @@ from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.statements import Statement
 from mainspring.stores.postgres.verb import Ask, Verb
 from tests.servers.postgres import Server
+from tests.servers.system import wait_until
 
 P = ParamSpec("P")
 LOGGER = "mainspring.stores.postgres"
@@ -31,7 +33,8 @@ def on_real_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
 
 
 def settings(dsn: str, **changes: Any) -> Settings:  # noqa: ANN401 -- of Settings
-    given: dict[str, Any] = {"timeout": 2.0, "patience": 10.0, "connections": 3, **changes}
+    # Both longer than a busy machine may take; a test that is about one of them says how long.
+    given: dict[str, Any] = {"timeout": 10.0, "patience": 60.0, "connections": 3, **changes}
     return Settings(dsn=dsn, clock=SystemClock(), **given)
 
 
@@ -61,6 +64,15 @@ backend = ask("SELECT pg_backend_pid()")
 
 def sleep(seconds: float) -> Callable[[], Verb[Any]]:
     return ask("SELECT pg_backend_pid() FROM pg_sleep($1)", seconds)
+
+
+def asleep(server: Server) -> set[int]:
+    """Find who is amid a statement of `sleep`."""
+    return {pid for (pid,) in server.sql("SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'")}
+
+
+async def until_asleep(server: Server, *, besides: AbstractSet[int] = frozenset()) -> None:
+    await asyncio.to_thread(wait_until, lambda: asleep(server) - besides, "somebody is amid a statement")
 
 
 def sessions(server: Server) -> list[int]:

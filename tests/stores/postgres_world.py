@@ -15,17 +15,18 @@ def handle(server: Server, schema: str, clock: Clock, *, patience: str = "10s") 
 
 
 class PostgresHarness:
-    """Handles on one schema."""
+    """Handles on one schema. They wait for as long as anyone waits; where something stands in their way, say `patience`."""
 
-    def __init__(self, server: Server, schema: str, clock: SettableClock) -> None:
+    def __init__(self, server: Server, schema: str, clock: SettableClock, *, patience: str = "10s") -> None:
         self.server = server
         self.schema = schema
         self._clock = clock
+        self._patience = patience
         self._crashed: list[Store] = []
         self._obstacle: asyncpg.Connection | None = None
 
     async def open(self) -> Store:
-        store = self.unopened()
+        store = handle(self.server, self.schema, self._clock, patience=self._patience)
         await store.open()
         return store
 
@@ -33,7 +34,7 @@ class PostgresHarness:
         self._crashed.append(store)
 
     def unopened(self) -> Store:
-        return handle(self.server, self.schema, self._clock, patience="300ms")
+        return handle(self.server, self.schema, self._clock)
 
     async def occupy(self) -> None:
         await self._execute(f'CREATE SCHEMA "{self.schema}"; CREATE TABLE "{self.schema}".jobs (title text)')

@@ -114,7 +114,6 @@ async def compete(store: Store, name: str, probes: Probes) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.timeout(60)
 def test_one_probe_at_a_time_runs_over_many_threads_on_one_file(tmp_path: Path) -> None:
     probes = Probes()
 
@@ -139,7 +138,6 @@ def test_one_probe_at_a_time_runs_over_many_threads_on_one_file(tmp_path: Path) 
     assert probes.most == 1
 
 
-@pytest.mark.timeout(60)
 @on_real_time
 async def test_one_probe_at_a_time_runs_over_twenty_connections(postgres: Server, postgres_schema: str) -> None:
     async with crowd(postgres, postgres_schema) as many:
@@ -332,7 +330,6 @@ async def busy(store: PostgresStore, name: str, until: float, draw: Random) -> C
 CROWDED = [Name("", f"task-{number}") for number in range(4)]
 
 
-@pytest.mark.timeout(60)
 @on_real_time
 async def test_claims_settlements_and_operators_never_wait_for_each_other_in_a_circle(
     postgres: Server, postgres_schema: str

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -53,16 +54,17 @@ class MemoryHarness:
 
 
 class SqliteHarness:
-    """Handles on one file."""
+    """Handles on one file. They wait for as long as anyone waits; where something stands in their way, say `patience`."""
 
-    def __init__(self, path: Path, clock: SettableClock) -> None:
+    def __init__(self, path: Path, clock: SettableClock, *, patience: str = "60s") -> None:
         self._path = path
         self._clock = clock
+        self._patience = patience
         self._crashed: list[Store] = []
         self._obstacle: sqlite3.Connection | None = None
 
     async def open(self) -> Store:
-        store = self.unopened()
+        store = SqliteStore(self._path, clock=self._clock, durable=False, patience=self._patience)
         await store.open()
         return store
 
@@ -70,7 +72,7 @@ class SqliteHarness:
         self._crashed.append(store)
 
     def unopened(self) -> Store:
-        return SqliteStore(self._path, clock=self._clock, durable=False, patience="200ms")
+        return SqliteStore(self._path, clock=self._clock, durable=False)
 
     async def occupy(self) -> None:
         self._path.write_bytes(b"a letter to a friend\n" * 500)
@@ -158,9 +160,11 @@ class OnMemory:
 
 
 class OnSqlite:
+    patience: ClassVar = "60s"
+
     @pytest.fixture
     def harness(self, tmp_path: Path, clock: SettableClock, virtual_time: VirtualTime) -> Iterator[LastingHarness]:
-        harness = SqliteHarness(tmp_path / "jobs.db", clock)
+        harness = SqliteHarness(tmp_path / "jobs.db", clock, patience=self.patience)
         yield harness
         virtual_time.run(harness.close())
 
@@ -171,7 +175,8 @@ class TestMemory(OnMemory, StoreContract): ...
 class TestSqlite(OnSqlite, StoreContract): ...
 
 
-class TestSqliteLasts(OnSqlite, LastingContract): ...
+class TestSqliteLasts(OnSqlite, LastingContract):
+    patience: ClassVar = "1s"  # by itself each is alone at the file: only what obstructs it makes it wait
 
 
 class TestSqliteInTransactions(TransactionsContract):

@@ -16,11 +16,12 @@ from mainspring.stores.postgres.connect import connect
 from mainspring.stores.postgres.hosts import hosts
 from tests.servers.pgbouncer import Pooler
 from tests.servers.postgres import Server, new_server
-from tests.servers.system import free_port
+from tests.servers.system import PATIENCE, free_port, wait_until
 from tests.servers.wire import Wire
 from tests.stores.postgres_wires import ask, backend, lines, on_real_time, one, opened, settings, sleep
 
 PORT = ask("SELECT inet_server_port()")
+READ_ONLY = "SHOW default_transaction_read_only"
 
 
 def several(*servers: Server | Pooler | Wire | int) -> str:
@@ -90,15 +91,15 @@ async def test_wrong_settings_in_the_dsn_are_told(postgres: Server) -> None:
 @on_real_time
 async def test_what_will_not_pass_is_told_at_once(postgres: Server) -> None:
     started = time.monotonic()
-    async with opened(postgres.dsn(database="nowhere")) as connections:
+    async with opened(postgres.dsn(database="nowhere"), patience=60.0) as connections:
         with pytest.raises(StoreError, match="no such database") as raised:
             await connections.run(one)
     assert not isinstance(raised.value, StoreUnavailable)
-    async with opened(postgres.dsn(user="nobody_of_that_name")) as connections:
+    async with opened(postgres.dsn(user="nobody_of_that_name"), patience=60.0) as connections:
         with pytest.raises(StoreError, match="refused") as raised:
             await connections.run(one)
     assert not isinstance(raised.value, StoreUnavailable)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 30
 
 
 # Several hosts
@@ -114,14 +115,16 @@ async def test_a_dead_host_is_passed_over(postgres: Server) -> None:
 async def test_a_frozen_host_leaves_the_others_their_share_of_the_time(postgres: Server) -> None:
     with Wire(postgres.host, postgres.port) as wire:
         wire.hang()
-        async with opened(several(wire, postgres), timeout=1.0) as connections:
+        # Without patience there is one try: had the frozen one all of the time, it would end with that.
+        async with opened(several(wire, postgres), timeout=4.0, patience=0.0) as connections:
             started = time.monotonic()
             assert await connections.run(PORT) == postgres.port
-            assert 0.4 < time.monotonic() - started < 0.9
+            assert time.monotonic() - started > 1.9
             # The next ones do not begin with it.
-            started = time.monotonic()
+            asked = wire.accepted
+            assert asked > 0
             await asyncio.gather(*(connections.run(sleep(0.05)) for _ in range(3)))
-            assert time.monotonic() - started < 0.4
+            assert wire.accepted == asked
 
 
 @on_real_time
@@ -131,8 +134,8 @@ async def test_the_time_is_for_all_hosts_together(postgres: Server) -> None:
         second.hang()
         started = time.monotonic()
         with pytest.raises(ConnectionError, match=f"{first.port}: no answer.*; .*:{second.port}: no answer") as raised:
-            await connect(settings(several(first, second), timeout=0.6))
-        assert time.monotonic() - started < 1.0
+            await connect(settings(several(*[first] * 9, second), timeout=1.0))
+        assert time.monotonic() - started < 9  # and not ten times a second
         assert isinstance(raised.value.__cause__, TimeoutError)
 
 
@@ -157,7 +160,7 @@ async def test_each_host_is_named_when_none_can_be_used() -> None:
 async def test_a_failover_to_a_promoted_standby_is_followed(caplog: pytest.LogCaptureFixture) -> None:
     with new_server(durable=True) as primary, primary.standby() as standby:
         primary.sql("CREATE TABLE numbers (n integer PRIMARY KEY)")
-        async with opened(several(standby, primary), timeout=1.0, patience=15.0) as connections:
+        async with opened(several(standby, primary)) as connections:
             assert await connections.run(PORT) == primary.port  # the standby takes no writes
             written = 0
             stop = False
@@ -174,10 +177,11 @@ async def test_a_failover_to_a_promoted_standby_is_followed(caplog: pytest.LogCa
             await asyncio.to_thread(primary.kill)
             at_failure = written
             await asyncio.to_thread(standby.promote)
-            await asyncio.sleep(1.5)
+            async with asyncio.timeout(PATIENCE):
+                while written <= at_failure + 1:  # one may have been under way
+                    await asyncio.sleep(0.01)
             stop = True
             await writing
-            assert written > at_failure
             assert await connections.run(PORT) == standby.port
             assert await connections.run(ask("SELECT count(*) FROM numbers")) == written
     assert len(lines(caplog, "out of reach")) == 1
@@ -195,12 +199,12 @@ async def test_a_server_that_takes_no_more_writes_is_left() -> None:
             await connections.run(insert)
             old.sql("ALTER SYSTEM SET default_transaction_read_only = on")
             old.sql("SELECT pg_reload_conf()")
-            await asyncio.sleep(0.2)
+            wait_until(lambda: old.sql(READ_ONLY) == [("on",)], "it takes no more writes")
             await connections.run(insert)
             assert await connections.run(PORT) == new.port
             new.sql("ALTER SYSTEM SET default_transaction_read_only = on")
             new.sql("SELECT pg_reload_conf()")
-            await asyncio.sleep(0.2)
+            wait_until(lambda: new.sql(READ_ONLY) == [("on",)], "nor does the other")
         async with opened(new.dsn(), patience=0.3) as connections:
             with pytest.raises(StoreUnavailable, match="no host takes writes"):
                 await connections.run(insert)
@@ -242,7 +246,7 @@ async def test_a_pooler_is_found_out_and_lived_with(
         assert connections.pooled is True
         assert len(set(used)) == 2  # five of ours share two
         await asyncio.gather(*(connections.run(insert, whole=whole) for whole in (True, False) for _ in range(40)))
-        assert await connections.run(ask("SHOW lock_timeout")) == "1600ms"
+        assert await connections.run(ask("SHOW lock_timeout")) == "8s"
         assert await connections.run(ask("SHOW enable_seqscan")) == "off"
         async with connections.lease(5.0) as lease:
             assert (await lease.fetch(f"SELECT count(*) FROM {postgres_schema}.numbers"))[0][0] == 80

@@ -30,9 +30,21 @@ from mainspring.stores.postgres.statements import Statement
 from mainspring.stores.postgres.verb import Ask, Verb
 from mainspring.testing import VirtualTime
 from tests.servers.postgres import Server, new_server
-from tests.servers.system import free_port, wait_until
+from tests.servers.system import PATIENCE, free_port, wait_until
 from tests.servers.wire import Wire
-from tests.stores.postgres_wires import ask, backend, lines, on_real_time, one, opened, sessions, settings, sleep
+from tests.stores.postgres_wires import (
+    ask,
+    asleep,
+    backend,
+    lines,
+    on_real_time,
+    one,
+    opened,
+    sessions,
+    settings,
+    sleep,
+    until_asleep,
+)
 
 
 @pytest.fixture
@@ -126,7 +138,7 @@ async def test_what_we_want_set_is_set(postgres: Server) -> None:
         "idle_in_transaction_session_timeout": "3s",
         "lock_timeout": "1600ms",
     }
-    async with opened(postgres.dsn()) as connections:
+    async with opened(postgres.dsn(), timeout=2.0) as connections:
         assert {name: await connections.run(ask(f"SHOW {name}")) for name in wanted} == wanted
         assert connections.pooled is False
 
@@ -141,10 +153,10 @@ async def test_what_the_user_wants_set_comes_first(postgres: Server) -> None:
 
 @on_real_time
 async def test_a_longer_timeout_holds_for_the_server_too(postgres: Server) -> None:
-    async with opened(postgres.dsn(), timeout=0.3, patience=0.0) as connections:
-        assert await connections.run(ask("SHOW statement_timeout"), timeout=9.0) == "10s"
-        assert await connections.run(sleep(1.5), timeout=9.0)
-        assert await connections.run(ask("SHOW statement_timeout")) == "1300ms"
+    async with opened(postgres.dsn(), timeout=1.0) as connections:
+        assert await connections.run(ask("SHOW statement_timeout"), timeout=29.0) == "30s"
+        assert await connections.run(sleep(2.2), timeout=29.0, again=False)
+        assert await connections.run(ask("SHOW statement_timeout")) == "2s"
 
 
 # How many there are
@@ -168,14 +180,14 @@ async def test_who_finds_all_connections_taken_waits_for_one(postgres: Server) -
 
 @on_real_time
 async def test_a_long_line_that_moves_is_no_trouble_and_one_that_does_not_is(postgres: Server) -> None:
-    async with opened(postgres.dsn(), connections=1, patience=0.3) as connections:
-        await asyncio.gather(*(connections.run(sleep(0.1)) for _ in range(8)))
+    async with opened(postgres.dsn(), connections=1, patience=2.0) as connections:
+        await asyncio.gather(*(connections.run(sleep(0.25)) for _ in range(10)))
 
-        stuck = asyncio.create_task(connections.run(sleep(1.2)))
-        await asyncio.sleep(0.01)
-        with pytest.raises(StoreUnavailable, match=r"came free within 0\.3 s"):
+        stuck = asyncio.create_task(connections.run(sleep(6)))
+        await until_asleep(postgres)
+        with pytest.raises(StoreUnavailable, match=r"came free within 2 s"):
             await connections.run(one)
-        await stuck
+        stuck.cancel()
 
 
 @on_real_time
@@ -188,7 +200,7 @@ async def test_whoever_leaves_the_line_takes_no_connection_along(postgres: Serve
             await asyncio.sleep(wait)
             waiting.cancel()
             await asyncio.wait([first, waiting])
-            assert await asyncio.wait_for(connections.run(one), 1) == 1
+            assert await asyncio.wait_for(connections.run(one), 30) == 1
 
 
 @on_real_time
@@ -203,7 +215,7 @@ async def test_a_turn_that_came_at_the_moment_of_a_cancel_is_passed_on(postgres:
     assert await second is taken
     shelf.drop(taken)
     third.cancel()
-    last = await asyncio.wait_for(shelf.take(0), 2)
+    last = await asyncio.wait_for(shelf.take(0), 30)
     assert first.cancelled()
     assert last is not taken
     shelf.give(last, 0)
@@ -212,15 +224,16 @@ async def test_a_turn_that_came_at_the_moment_of_a_cancel_is_passed_on(postgres:
 
 @on_real_time
 async def test_a_cancelled_statement_leaves_nothing_behind(postgres: Server) -> None:
-    async with opened(postgres.dsn(), timeout=1.0) as connections:
+    async with opened(postgres.dsn(), timeout=4.0) as connections:
         for whole in (False, True, False, True, False):  # more than there are places
-            started = time.monotonic()
+            before = asleep(postgres)  # the server goes on for a while with what nobody waits for
             running = asyncio.create_task(connections.run(sleep(30), whole=whole))
-            await asyncio.sleep(0.1)
+            await until_asleep(postgres, besides=before)
+            started = time.monotonic()
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
-            assert time.monotonic() - started < 0.5
+            assert time.monotonic() - started < 3
         used = await asyncio.gather(*(connections.run(sleep(0.05)) for _ in range(3)))
         assert len(set(used)) == 3
         await asyncio.to_thread(wait_until, lambda: set(sessions(postgres)) == set(used), "the server has ended them")
@@ -236,14 +249,14 @@ async def test_a_deadlock_is_tried_again(postgres: Server, numbers: str) -> None
     postgres.sql("ALTER SYSTEM SET deadlock_timeout = '50ms'")
     postgres.sql("SELECT pg_reload_conf()")
     tries = []
-    both = asyncio.Event()
+    locked = set()
 
     def crossing(first: int, second: int) -> Verb[None]:
         tries.append(first)
         yield Ask(Statement("lock", f"UPDATE {numbers} SET n = n WHERE n = $1"), (first,))
-        if len(tries) >= 2:
-            both.set()
-        yield Ask(Statement("wait", "SELECT pg_sleep($1)"), (0.3 if len(tries) <= 2 else 0,))
+        locked.add(first)
+        while len(locked) < 2:
+            yield Ask(Statement("wait", "SELECT pg_sleep(0.02)"))
         yield Ask(Statement("lock", f"UPDATE {numbers} SET n = n WHERE n = $1"), (second,))
 
     async with opened(postgres.dsn()) as connections:
@@ -257,12 +270,15 @@ async def test_a_deadlock_is_tried_again(postgres: Server, numbers: str) -> None
 @on_real_time
 async def test_a_serialization_failure_is_tried_again(postgres: Server, numbers: str) -> None:
     tries = []
+    counts = []
 
     def counted() -> Verb[None]:
         tries.append(1)
         yield Ask(Statement("level", "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"))
         ((count,),) = yield Ask(Statement("count", f"SELECT count(*) FROM {numbers}"))
-        yield Ask(Statement("wait", "SELECT pg_sleep(0.1)"))
+        counts.append(count)
+        while len(counts) < 3:
+            yield Ask(Statement("wait", "SELECT pg_sleep(0.02)"))
         yield Ask(Statement("insert", f"INSERT INTO {numbers} VALUES ($1)"), (count,))
 
     async with opened(postgres.dsn()) as connections:
@@ -289,7 +305,7 @@ async def test_trying_again_has_an_end(postgres: Server) -> None:
 @on_real_time
 async def test_a_lock_that_is_held_for_too_long_costs_no_connection(postgres: Server, numbers: str) -> None:
     holder = await asyncpg.connect(postgres.dsn())
-    async with opened(postgres.dsn(), timeout=0.5) as connections, holder.transaction():
+    async with opened(postgres.dsn(), patience=0.5) as connections, holder.transaction():
         await holder.execute(f"LOCK TABLE {numbers}")
         before = await connections.run(backend)
         with pytest.raises(StoreUnavailable, match="left open"):
@@ -332,7 +348,7 @@ async def test_a_session_that_is_ended_amid_a_statement_is_replaced(
         await asyncio.gather(*(connections.run(sleep(0.05)) for _ in range(3)))
         before = set(sessions(postgres))
         running = asyncio.create_task(connections.run(interrupted))
-        await asyncio.sleep(0.1)
+        await until_asleep(postgres)
         postgres.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
         assert await running not in before
         assert len(tries) == 2
@@ -350,7 +366,7 @@ async def test_what_must_not_be_done_twice_is_not(postgres: Server) -> None:
         yield Ask(Statement("count", "SELECT nextval('once')"))
         yield Ask(Statement("die", "SELECT pg_terminate_backend(pg_backend_pid())"))
 
-    async with opened(postgres.dsn(), patience=0.5) as connections:
+    async with opened(postgres.dsn(), patience=2.0) as connections:
         with pytest.raises(StoreUnavailable):
             await connections.run(fatal, again=False)
         assert postgres.sql("SELECT last_value FROM once") == [(1,)]
@@ -380,10 +396,11 @@ async def test_a_restart_in_the_middle_of_use_is_told_once_and_hurts_nobody(
         await asyncio.sleep(0.3)
         await asyncio.to_thread(server.restart)
         before = list(counts)
-        await asyncio.sleep(1.5)
+        async with asyncio.timeout(PATIENCE):
+            while not all(after > count for after, count in zip(counts, before, strict=True)):
+                await asyncio.sleep(0.01)
         stop = True
         await asyncio.gather(*using)
-    assert all(after > count for after, count in zip(counts, before, strict=True))
     assert len(lines(caplog, "out of reach")) == 1
     assert len(lines(caplog, "is back after")) == 1
 
@@ -397,7 +414,7 @@ async def test_a_server_that_stays_away_is_waited_for_and_no_longer(server: Serv
         started = time.monotonic()
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             await connections.run(one)
-        assert 0.9 < time.monotonic() - started < 3
+        assert 0.9 < time.monotonic() - started < 15
         server.start()
         assert await connections.run(one) == 1
 
@@ -405,7 +422,7 @@ async def test_a_server_that_stays_away_is_waited_for_and_no_longer(server: Serv
 @pytest.mark.slow
 @on_real_time
 async def test_a_frozen_server_is_given_up_in_time(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    async with opened(server.dsn(), timeout=0.4, patience=1.0) as connections:
+    async with opened(server.dsn(), timeout=2.0, patience=2.0) as connections:
         before = await connections.run(backend)
         server.freeze()
         started = time.monotonic()
@@ -413,7 +430,8 @@ async def test_a_frozen_server_is_given_up_in_time(server: Server, caplog: pytes
         took = time.monotonic() - started
         server.thaw()
         assert all(isinstance(answer, StoreUnavailable) for answer in answers), answers
-        assert took < 3.5
+        assert took < 15
+        server.sql("SELECT 1")  # it has come to itself
         assert await connections.run(backend) != before
     assert len(lines(caplog, "out of reach")) == 1
     assert len(lines(caplog, "is back after")) == 1
@@ -422,14 +440,14 @@ async def test_a_frozen_server_is_given_up_in_time(server: Server, caplog: pytes
 @on_real_time
 async def test_a_network_that_hangs_is_given_up_in_time_and_replaced_when_it_heals(postgres: Server) -> None:
     with Wire(postgres.host, postgres.port) as wire:
-        async with opened(wire.dsn(), timeout=0.3, patience=5.0) as connections:
+        async with opened(wire.dsn(), timeout=0.3) as connections:
             before = await connections.run(backend)
             wire.hang()
             asyncio.get_running_loop().call_later(1.0, wire.cut)
             asyncio.get_running_loop().call_later(1.0, wire.heal)
             started = time.monotonic()
             assert await connections.run(backend) != before
-            assert 1.0 < time.monotonic() - started < 3.0
+            assert 1.0 < time.monotonic() - started < 15
 
 
 @on_real_time
@@ -438,17 +456,17 @@ async def test_what_was_committed_without_an_answer_is_done_again_only_if_it_may
 ) -> None:
     insert = ask(f"INSERT INTO {numbers} VALUES (1)")
     with Wire(postgres.host, postgres.port) as wire:
-        async with opened(wire.dsn(), timeout=0.3, patience=5.0) as connections:
+        async with opened(wire.dsn(), timeout=1.5) as connections:
             for again in (False, True):
                 await connections.run(insert)  # from here on it is prepared, and sent in one go
                 wire.hang(answers_only=True)
-                asyncio.get_running_loop().call_later(0.5, wire.heal)
+                asyncio.get_running_loop().call_later(2.0, wire.heal)
                 if again:
                     await connections.run(insert)
                 else:
                     with pytest.raises(StoreUnavailable, match="does not answer"):
                         await connections.run(insert, again=False)
-                await asyncio.sleep(0.6)
+                await asyncio.sleep(2.0 - 1.5 + 0.1)
     assert postgres.sql(f"SELECT count(*) FROM {numbers}") == [(2 + 1 + 2,)]
 
 
@@ -490,9 +508,9 @@ async def test_whatever_comes_no_place_is_lost(postgres: Server, caplog: pytest.
 
 @on_real_time
 async def test_a_busy_event_loop_is_not_taken_for_a_silent_server(postgres: Server) -> None:
-    async with opened(postgres.dsn(), timeout=0.2) as connections:
+    async with opened(postgres.dsn(), timeout=1.5) as connections:
         before = await connections.run(backend)
-        asyncio.get_running_loop().call_later(0.05, time.sleep, 0.6)
+        asyncio.get_running_loop().call_later(0.05, time.sleep, 2.0)
         assert await connections.run(sleep(0.1)) == before
         assert await connections.run(backend) == before
 
@@ -538,30 +556,28 @@ def test_connections_of_a_loop_that_was_closed_without_ceremony_are_ended_by_the
 
 
 def test_closing_ends_the_connections_of_other_loops_and_what_waits_there(postgres: Server) -> None:
-    connections = Connections(settings(postgres.dsn(), connections=1, timeout=30.0))
+    connections = Connections(settings(postgres.dsn(), connections=1, timeout=60.0))
     ready = threading.Event()
     ended: list[object] = []
 
     async def elsewhere() -> None:
-        running = asyncio.create_task(connections.run(sleep(4)))
-        await asyncio.sleep(0.1)
+        running = asyncio.create_task(connections.run(sleep(8)))
+        await until_asleep(postgres)
         waiting = asyncio.create_task(connections.run(one))
         await asyncio.sleep(0.01)
         ready.set()
         ended.extend(await asyncio.gather(running, waiting, return_exceptions=True))
 
     async def close() -> None:
-        await asyncio.to_thread(ready.wait, 5)
+        await asyncio.to_thread(ready.wait, PATIENCE)
         await connections.close()
 
     asyncio.run(connections.open())
     thread = threading.Thread(target=asyncio.run, args=(elsewhere(),))
     thread.start()
-    started = time.monotonic()
     asyncio.run(close())
-    thread.join(10)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
-    assert time.monotonic() - started < 3.5
     assert [type(error) for error in ended] == [StoreClosed, StoreClosed]
     wait_until(lambda: not sessions(postgres), "the sessions have ended")
 
@@ -570,8 +586,8 @@ def test_closing_ends_the_connections_of_other_loops_and_what_waits_there(postgr
 async def test_closing_lets_what_is_under_way_end(postgres: Server) -> None:
     connections = Connections(settings(postgres.dsn(), connections=1))
     await connections.open()
-    running = asyncio.create_task(connections.run(sleep(0.3)))
-    await asyncio.sleep(0.1)
+    running = asyncio.create_task(connections.run(sleep(0.5)))
+    await until_asleep(postgres)
     waiting = asyncio.create_task(connections.run(one))
     await asyncio.sleep(0)
     await connections.close()
@@ -610,7 +626,7 @@ async def test_a_forked_child_leaves_the_parents_connections_alone(postgres: Ser
         child = multiprocessing.get_context("fork").Process(target=_in_child, args=(connections, theirs))
         child.start()
         answer = await asyncio.to_thread(mine.recv)
-        await asyncio.to_thread(child.join, 10)
+        await asyncio.to_thread(child.join, PATIENCE)
         assert child.exitcode == 0
         assert answer != before
         assert await connections.run(backend) == before
@@ -680,8 +696,8 @@ async def test_the_server_ends_a_lease_whose_loop_stands_still(postgres: Server,
                 async with connections.lease(0.3) as lease:
                     await lease.fetch(f"INSERT INTO {numbers} VALUES (1)")
                     wire.hang()
-                    time.sleep(1.6)  # noqa: ASYNC251 -- a loop that stands still is what this is about
-                    assert sessions(postgres) == []
+                    # A loop that stands still is what this is about.
+                    wait_until(lambda: not sessions(postgres), "the server has ended it")
 
 
 @on_real_time
@@ -706,7 +722,7 @@ async def test_a_cancelled_lease_leaves_nothing_behind(postgres: Server, numbers
 async def test_a_handler_that_holds_a_lease_can_still_run_verbs(postgres: Server) -> None:
     async with opened(postgres.dsn(), connections=1) as connections, connections.lease(5.0) as lease:
         mine = (await lease.fetch("SELECT pg_backend_pid()"))[0][0]
-        assert await asyncio.wait_for(connections.run(backend), 2) != mine
+        assert await asyncio.wait_for(connections.run(backend), 4) != mine
 
 
 # Virtual time
@@ -726,22 +742,22 @@ async def test_virtual_time_stands_still_meanwhile(postgres: Server, virtual_tim
 
 async def test_a_hang_ends_on_virtual_time_too(postgres: Server, virtual_time: VirtualTime) -> None:
     with Wire(postgres.host, postgres.port) as wire:
-        async with opened(wire.dsn(), timeout=0.2, patience=0.5) as connections:
+        async with opened(wire.dsn(), timeout=1.0, patience=1.0) as connections:
             await connections.run(one)
             wire.hang()
             started = time.monotonic()
             with pytest.raises(StoreUnavailable):
                 await connections.run(one)
-            assert time.monotonic() - started < 3
+            assert time.monotonic() - started < 15
             assert virtual_time.elapsed == 0
 
 
 async def test_a_cancelled_caller_on_virtual_time_leaves_nothing_behind(
     postgres: Server, virtual_time: VirtualTime
 ) -> None:
-    async with opened(postgres.dsn(), connections=1) as connections:
+    async with opened(postgres.dsn(), connections=1, timeout=2.0) as connections:
         running = asyncio.create_task(connections.run(sleep(20)))
-        await asyncio.to_thread(time.sleep, 0.1)
+        await until_asleep(postgres)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

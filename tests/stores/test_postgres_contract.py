@@ -1,6 +1,7 @@
 """The contract suite on PostgreSQL: on the newest that is here, and on the oldest."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 
@@ -37,11 +38,13 @@ def ready_on_the_oldest(oldest_postgres: Server) -> Iterator[ReadySchemas]:
 class OnPostgres:
     """On a schema that is not there yet."""
 
+    patience: ClassVar = "10s"
+
     @pytest.fixture
     def harness(
         self, postgres: Server, postgres_schema: str, clock: SettableClock, virtual_time: VirtualTime
     ) -> Iterator[LastingHarness]:
-        harness = PostgresHarness(postgres, postgres_schema, clock)
+        harness = PostgresHarness(postgres, postgres_schema, clock, patience=self.patience)
         yield harness
         virtual_time.run(harness.close())
 
@@ -49,12 +52,14 @@ class OnPostgres:
 class OnTheOldest:
     """Likewise."""
 
+    patience: ClassVar = "10s"
+
     @pytest.fixture
     def harness(
         self, oldest_postgres: Server, clock: SettableClock, virtual_time: VirtualTime
     ) -> Iterator[LastingHarness]:
         with oldest_postgres.schema() as schema:
-            harness = PostgresHarness(oldest_postgres, schema, clock)
+            harness = PostgresHarness(oldest_postgres, schema, clock, patience=self.patience)
             yield harness
             virtual_time.run(harness.close())
 
@@ -71,7 +76,8 @@ class TestPostgres(StoreContract):
 
 
 @pytest.mark.quick
-class TestPostgresLasts(OnPostgres, LastingContract): ...
+class TestPostgresLasts(OnPostgres, LastingContract):
+    patience: ClassVar = "1s"  # by itself each is alone in its schema: only what obstructs it makes it wait
 
 
 class TestTheUpkeepOfPostgres(OnPostgres, UpkeepContract): ...
@@ -106,7 +112,8 @@ class TestTheOldestPostgres(StoreContract):
 
 
 @pytest.mark.slow
-class TestTheOldestPostgresLasts(OnTheOldest, LastingContract): ...
+class TestTheOldestPostgresLasts(OnTheOldest, LastingContract):
+    patience: ClassVar = "1s"
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ def clear(verbs: Verbs, marks: log.Marks | None = None, *, at: datetime | None =
 
 def emptied(verbs: Verbs, marks: log.Marks | None = None) -> int:
     """Clear until a day is emptied: a server that is busy, or is at the table itself, may be in the way for a moment."""
-    for _ in range(100):
+    for _ in range(1000):
         if gone := clear(verbs, marks):
             return gone
         time.sleep(0.02)
@@ -79,7 +79,7 @@ def emptied(verbs: Verbs, marks: log.Marks | None = None) -> int:
 
 def dropped(verbs: Verbs, left: list[str]) -> None:
     """Clear until no other past days are there than these."""
-    for _ in range(100):
+    for _ in range(1000):
         assert clear(verbs) == 0
         if past(verbs) == left:
             return

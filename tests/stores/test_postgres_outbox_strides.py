@@ -125,7 +125,7 @@ async def test_a_step_that_somebody_has_left_open_holds_up_no_other_partition(po
         began = time.monotonic()
         steps = [stepped("open", 0, 2), stepped("open", 0, 3, partition=1)]
         assert await node.store.stride(node.id, node.term, steps) == (False, True)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10  # it would wait for as long as that is open
         # In a transaction of the user's own it does not wait at all, and that goes on.
         async with node.store.transaction() as tx:
             assert not await node.store.stride_in(tx, node.id, node.term, stepped("open", 0, 4))

@@ -17,9 +17,10 @@ from mainspring.stores.postgres import post
 from mainspring.stores.postgres.connected import Connected
 from mainspring.stores.postgres.skew import Skew
 from mainspring.stores.postgres.wake import Bells, channel_of, least_of, payload_of
+from tests.servers.metronome import metronome
 from tests.servers.pgbouncer import Pooler
-from tests.servers.postgres import Server, new_server
-from tests.servers.system import free_port, wait_until
+from tests.servers.postgres import Row, Server, new_server
+from tests.servers.system import PATIENCE, free_port, wait_until
 from tests.servers.wire import Wire
 from tests.stores.postgres_wires import LOGGER, lines, on_real_time, sessions, settings
 
@@ -59,7 +60,7 @@ class Process:
         return end
 
     async def rung(self) -> None:
-        assert await asyncio.to_thread(self._rung.wait, 10), "no ring came"
+        assert await asyncio.to_thread(self._rung.wait, PATIENCE), "no ring came"
         self.reset()
 
     def reset(self) -> None:
@@ -91,6 +92,10 @@ async def heard(server: Server, schema: str) -> AsyncIterator[list[tuple[float, 
         await connection.close()
 
 
+async def until(true: Callable[[], object], what: str) -> None:
+    await asyncio.to_thread(wait_until, true, what)
+
+
 BEFORE: set[int | None] = set()
 
 
@@ -99,6 +104,17 @@ def _count_threads_from_here() -> None:
     """What an earlier test has left is not this one's."""
     BEFORE.clear()
     BEFORE.update(thread.ident for thread in threading.enumerate())
+
+
+async def at_rest(server: Server, look: str) -> list[Row]:
+    """Wait until nothing happens any more; returns what is to be seen then."""
+    found = server.sql(look)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            await asyncio.sleep(0.3)
+            before, found = found, server.sql(look)
+            if before == found:
+                return found
 
 
 def threads() -> list[str]:
@@ -123,7 +139,11 @@ def test_each_schema_has_a_channel_of_its_own_that_is_a_plain_word() -> None:
 
 @on_real_time
 async def test_a_commit_is_told_here_at_once_and_there_soon(postgres: Server, postgres_schema: str) -> None:
-    async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
+    async with (
+        process(postgres.dsn(), postgres_schema) as here,
+        process(postgres.dsn(), postgres_schema) as there,
+        metronome(postgres) as others,
+    ):
         await here.watch()
         await there.watch()
         here.bells.committed(NOON)  # from now on it is connected
@@ -132,11 +152,11 @@ async def test_a_commit_is_told_here_at_once_and_there_soon(postgres: Server, po
         for second in range(5):
             here.forget()
             there.forget()
-            started = time.monotonic()
+            started, taken = time.monotonic(), others.taken
             here.bells.committed(NOON + second * SECOND)
             assert (here.rings, here.hints) == (1, [NOON + second * SECOND])
             await there.rung()
-            delays.append(time.monotonic() - started)
+            delays.append(time.monotonic() - started - (others.taken - taken))
             assert there.hints == [NOON + second * SECOND]
             await asyncio.sleep(0.05)
             assert here.rings == 1, "what this process sent rings it no second time"
@@ -157,20 +177,19 @@ async def test_other_schemas_are_not_disturbed(postgres: Server, postgres_schema
 async def test_many_commits_are_one_notification_every_20_ms(postgres: Server, postgres_schema: str) -> None:
     async with process(postgres.dsn(), postgres_schema) as here, heard(postgres, postgres_schema) as notified:
         here.bells.committed(NOON)
-        await asyncio.sleep(0.3)
+        await until(lambda: notified, "it is connected")
         notified.clear()
         started = time.monotonic()
         count = 0
-        while time.monotonic() - started < 0.5:
+        while time.monotonic() - started < 0.5 or count < 1000 or len(notified) < 3:
             count += 1
             here.bells.committed(NOON - count * SECOND)
             await asyncio.sleep(0)
-        await asyncio.sleep(0.1)
-        assert count > 1000
-        assert 3 <= len(notified) <= 27
-        assert notified[0][0] - started < 0.1, "the first goes at once, as far as a busy process lets it"
-        assert min(least_of(payload) or NOON for _, payload in notified) == NOON - count * SECOND
-        assert least_of(notified[-1][1]) == NOON - count * SECOND, "and none is forgotten"
+            assert time.monotonic() - started < PATIENCE, "the first go while others still come"
+        last = NOON - count * SECOND
+        await until(lambda: least_of(notified[-1][1]) == last, "and none is forgotten")
+        assert len(notified) <= (time.monotonic() - started) / 0.02 + 2
+        assert min(least_of(payload) or NOON for _, payload in notified) == last
 
 
 @on_real_time
@@ -178,7 +197,8 @@ async def test_what_has_no_time_does_not_hide_what_has_one(postgres: Server, pos
     async with process(postgres.dsn(), postgres_schema) as here, heard(postgres, postgres_schema) as notified:
         for least in (NOON, None, NOON - SECOND, None, NOON):  # while it still connects
             here.bells.committed(least)
-        await asyncio.sleep(0.3)
+        await until(lambda: len(notified) > 1, "both are heard of")
+        await asyncio.sleep(0.1)
         assert sorted(payload for _, payload in notified) == ["", payload_of(NOON - SECOND)]
 
 
@@ -186,13 +206,14 @@ async def test_what_has_no_time_does_not_hide_what_has_one(postgres: Server, pos
 async def test_a_hint_for_the_users_own_transaction_comes_every_20_ms_at_most(
     postgres: Server, postgres_schema: str
 ) -> None:
+    assert post.PAUSE == 0.02  # two lines of a test may lie further apart than that
     connection = await asyncpg.connect(postgres.dsn())
     async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
         await there.watch()
         there.forget()
         hint = here.bells.hint(NOON)
         assert hint == (channel_of(postgres_schema), payload_of(NOON))
-        assert here.bells.hint(NOON) is None
+        assert here.bells.hint(NOON, pause=2.0) is None
         await asyncio.sleep(0.025)
         later = here.bells.hint()
         assert later is not None
@@ -247,12 +268,9 @@ async def test_a_server_that_was_away_is_listened_to_again(
             server.start()
             await asyncio.to_thread(wait_until, lambda: lines(caplog, "heard again"), "it listens")
             assert there.rings > 0, "something may have been missed"
-            await asyncio.to_thread(wait_until, lambda: not here.bells.is_waiting, "it was sent")
-            await asyncio.sleep(0.1)
-            there.forget()
+            await until(lambda: not here.bells.is_waiting, "it was sent")
             here.bells.committed(NOON + SECOND)
-            await there.rung()
-            assert there.hints == [NOON + SECOND]
+            await until(lambda: NOON + SECOND in there.hints, "it is heard of")
     assert len(lines(caplog, told)) == len(lines(caplog, "heard again")) == 1
 
 
@@ -262,13 +280,13 @@ async def test_a_silent_network_is_found_out_by_the_probe(
 ) -> None:
     monkeypatch.setattr(post, "PROBE_EVERY", 0.2)
     with Wire(postgres.host, postgres.port) as wire:
-        async with process(wire.dsn(), postgres_schema, timeout=0.3) as here:
+        async with process(wire.dsn(), postgres_schema, timeout=1.5) as here:
             await here.watch()
             here.forget()
             await asyncio.sleep(0.5)
             assert here.rings == 0, "a probe rings nobody"
             wire.hang()
-            await asyncio.sleep(1.0)
+            await until(lambda: not here.bells.hears(), "it was found out")
             wire.cut()
             wire.heal()
             await here.rung()
@@ -283,9 +301,8 @@ async def test_a_silent_network_is_found_out_by_the_probe(
 async def test_at_rest_it_does_nothing(postgres: Server, postgres_schema: str) -> None:
     async with process(postgres.dsn(), postgres_schema) as here:
         await here.watch()
-        await asyncio.sleep(0.1)
         look = "SELECT state_change FROM pg_stat_activity WHERE application_name = 'mainspring'"
-        before = postgres.sql(look)
+        before = await at_rest(postgres, look)
         (thread,) = (one for one in threading.enumerate() if one.name == THREAD and one.ident not in BEFORE)
         assert thread.ident
         clock = time.pthread_getcpuclockid(thread.ident)
@@ -306,7 +323,8 @@ async def test_it_listens_only_while_somebody_watches(
         await asyncio.to_thread(wait_until, lambda: postgres.sql(last) == [(post._CLOCK,)], "it does not listen")
         end = await here.watch()
         end()
-        await asyncio.sleep(0.4)
+        both = [(post._CLOCK,)] * 2
+        await until(lambda: postgres.sql(last) == both, "none of them listens")
         here.forget()
         there.bells.committed(NOON)
         await asyncio.sleep(0.2)
@@ -323,7 +341,7 @@ async def test_the_probe_measures_the_clock(postgres: Server, postgres_schema: s
     async with process(postgres.dsn(), postgres_schema) as here:
         await here.watch()
         await asyncio.to_thread(wait_until, lambda: here.skew.offset != timedelta(0), "it was measured")
-        assert abs(here.skew.offset) < timedelta(seconds=0.5)
+        assert abs(here.skew.offset) < timedelta(seconds=5)  # as little as an answer took, twice
 
 
 @on_real_time
@@ -334,13 +352,10 @@ async def test_closing_sends_what_is_to_be_sent_and_ends_the_thread(postgres: Se
                 await here.watch()
                 here.bells.committed(NOON)
                 here.bells.committed(NOON - SECOND)
-            notified_least = min(least_of(payload) or NOON for _, payload in notified) if notified else None
-            await asyncio.sleep(0.05)
-            assert notified_least in {None, NOON - SECOND}
-            assert min(least_of(payload) or NOON for _, payload in notified) == NOON - SECOND
-            notified.clear()
             assert threads() == []
-    assert sessions(postgres) == []
+            await until(lambda: any(one == payload_of(NOON - SECOND) for _, one in notified), "all of it was sent")
+            notified.clear()
+    await until(lambda: not sessions(postgres), "the sessions have ended")
 
 
 @on_real_time
@@ -348,6 +363,7 @@ async def test_a_program_that_commits_once_and_leaves_is_heard(postgres: Server,
     async with heard(postgres, postgres_schema) as notified:
         async with process(postgres.dsn(), postgres_schema) as here:
             here.bells.committed(NOON)
+        await until(lambda: notified, "it is heard")
         await asyncio.sleep(0.05)
         assert [payload for _, payload in notified] == [payload_of(NOON)]
 
@@ -369,10 +385,10 @@ async def test_a_forked_child_rings_by_itself_and_leaves_the_parents_ears_alone(
         child = multiprocessing.get_context("fork").Process(target=_commit_once, args=(here,))
         child.start()
         await here.rung()
-        await asyncio.to_thread(child.join, 10)
+        await asyncio.to_thread(child.join, PATIENCE)
         assert child.exitcode == 0
         assert here.hints == [NOON]
-        assert sessions(postgres) == before
+        await until(lambda: sessions(postgres) == before, "the child's session has ended, and no other")
         here.forget()
         there.bells.committed(NOON + SECOND)
         await here.rung()
@@ -385,13 +401,13 @@ async def test_closing_waits_for_no_server_that_is_not_there(postgres: Server, p
     started = time.monotonic()
     async with process(f"postgresql://postgres@127.0.0.1:{free_port()}/", postgres_schema) as here:
         here.bells.committed(NOON)
-    assert time.monotonic() - started < 3.5
+    assert time.monotonic() - started < 20
     with Wire(postgres.host, postgres.port) as wire:
         wire.hang()
         started = time.monotonic()
-        async with process(wire.dsn(), postgres_schema, timeout=30.0) as here:
+        async with process(wire.dsn(), postgres_schema, timeout=60.0) as here:
             here.bells.committed(NOON)
-        assert time.monotonic() - started < 3.5
+        assert time.monotonic() - started < 20
     assert threads() == []
 
 
@@ -477,13 +493,12 @@ async def test_a_connection_that_swallows_notifications_is_told_once_and_asked_r
 
     monkeypatch.setattr(post, "PROBE_EVERY", 0.05)
     monkeypatch.setattr(Connected, "listen", swallow)
-    async with process(postgres.dsn(), postgres_schema, timeout=0.1) as here:
+    async with process(postgres.dsn(), postgres_schema, timeout=1.0) as here:
         await here.watch()
         await asyncio.to_thread(wait_until, lambda: lines(caplog, "no notifications arrive"), "it was told")
-        await asyncio.sleep(0.1)
-        assert not here.bells.hears()
+        await until(lambda: not here.bells.hears(), "it has given up")
         look = "SELECT state_change FROM pg_stat_activity WHERE application_name = 'mainspring'"
-        before = postgres.sql(look)
+        before = await at_rest(postgres, look)
         await asyncio.sleep(0.5)
         assert postgres.sql(look) == before
     assert len(lines(caplog, "no notifications arrive")) == 1

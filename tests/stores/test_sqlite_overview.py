@@ -112,7 +112,7 @@ def test_however_many_search_what_nodes_read_waits_for_none(
         searches = [asyncio.create_task(store.search(Search())) for _ in range(10)]
         await asyncio.sleep(0)
         try:
-            looked = await asyncio.wait_for(store.due(10), 5)
+            looked = await asyncio.wait_for(store.due(10), 20)
             assert looked.looks == ()
         finally:
             over.set()
@@ -128,7 +128,7 @@ def test_a_search_that_nobody_waits_for_any_more_is_not_made(
     made: list[bool] = []
 
     def slow(*_: object) -> Found:
-        made.append(over.wait(10))
+        made.append(over.wait(60))
         return Found(jobs=())
 
     monkeypatch.setattr(overview, "search", slow)

@@ -266,19 +266,19 @@ def test_a_lease_outlives_the_process_that_was_killed_with_it(path: Path, childr
 
 
 WATCHER = """
-import threading, time
+import threading
 rung = threading.Event()
+store = SqliteStore(sys.argv[1], poll="1h")  # only a bell tells it of anything
 
 async def main():
     await store.open()
     store.watch(rung.set)
     say("ready")
     for _ in range(int(await hear())):
-        if not await asyncio.to_thread(rung.wait, 20):
+        if not await asyncio.to_thread(rung.wait, 60):
             return say("nothing came")
-        at = time.time()  # the clock of both processes
         rung.clear()
-        say(at)
+        say("rung")
         await hear()
     await store.close()
 """
@@ -287,29 +287,23 @@ async def main():
 def test_a_commit_rings_in_another_process(path: Path, children: Children) -> None:
     times = 8
 
-    async def story() -> list[float]:
+    async def story() -> None:
         clock = SettableClock(SystemClock().now())
         world = World(Files(path, clock), clock)
         world.store = await world.open()
         child = children.start(WATCHER)
         assert told(child) == "ready"
         tell(child, str(times))
-        delays = []
         for _ in range(times):
             await world.enqueue()
-            committed = time.time()
-            delays.append(float(told(child)) - committed)
+            assert told(child) == "rung"
             await asyncio.sleep(0.02)  # a ring that was told twice is over by then
             tell(child)
         assert child.wait(30) == 0
         assert not folder_of(path).exists(), "the bell was taken down"
         await world.close()
-        return delays
 
-    delays = asyncio.run(story())
-
-    # The bell brings it within a millisecond or so, a look within 50; who else is at work here is not its fault.
-    assert min(delays) < 0.02, delays
+    asyncio.run(story())
 
 
 def test_the_bell_of_a_process_that_was_killed_is_taken_down(path: Path, children: Children) -> None:
@@ -359,7 +353,7 @@ def test_a_commit_of_the_users_own_is_seen_from_another_process(path: Path, chil
             await asyncio.wait_for(rung.wait(), 0.15)  # three looks: what is not committed is not told
         tell(child)
         assert told(child) == "committed"
-        await asyncio.wait_for(rung.wait(), 10)
+        await asyncio.wait_for(rung.wait(), 60)
         (queue,) = await store.queues()
         assert queue.waiting == 1
         end()

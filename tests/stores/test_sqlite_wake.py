@@ -50,7 +50,7 @@ class Bell:
         self._rings.release()
 
     async def wait(self) -> None:
-        assert await asyncio.to_thread(self._rings.acquire, timeout=10), "no ring came"
+        assert await asyncio.to_thread(self._rings.acquire, timeout=60), "no ring came"
 
     async def settle(self) -> int:
         """Wait for as long as a ring may still come, and say how many have come."""

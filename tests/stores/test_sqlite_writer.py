@@ -24,7 +24,7 @@ from mainspring.testing import VirtualTime
 from mainspring.testing.contract import SettableClock
 from mainspring.testing.contract.world import World
 
-PATIENCE = 0.3
+PATIENCE = 1.0
 
 Call: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 
