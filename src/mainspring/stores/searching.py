@@ -16,6 +16,8 @@ _decode = msgspec.json.decode
 
 REMEMBERED: Final = 16
 """Arguments that are looked for again and again, by pages that keep themselves up to date."""
+DEEPEST: Final = 10
+"""Steps of a path for which types are made. Nobody takes more, but for those who want to see what becomes of a thousand."""
 
 
 def is_listed(which: JobFilter, view: JobView) -> bool:
@@ -73,7 +75,7 @@ def finder(argument: Argument) -> Callable[[bytes], bool]:
     a quarter of a long one. What may be a place in a list, or is no plain name, is gone to step by step.
     """
     path = ("args", *argument.path)
-    names = tuple(takewhile(str.isidentifier, path))
+    names = tuple(takewhile(str.isidentifier, path[:DEEPEST]))
     steps = path[len(names) :]
     read = msgspec.json.Decoder(_within(names)).decode
     value = argument.value

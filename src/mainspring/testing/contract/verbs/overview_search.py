@@ -156,6 +156,7 @@ class SearchContract(Contract):
             b'{"args":{"big":null,"0":{"first-name":"Ada"},"class":{"__class__":{"inner":[]}},"\\u0061b":{"a\\tb":1}}}',
             b'{"args":{"twice":1,"twice":2},"kwargs":{"order":7}}',
             b'{"args":[{"sku":"a"}]}',
+            b'{"args":' + b'{"a":' * 50 + b"1" + b"}" * 51,
         ]
         ids = [await world.enqueue(payload=payload) for payload in payloads]
         await world.end(await world.claim_one(await world.node()), Succeeded())
@@ -185,6 +186,8 @@ class SearchContract(Contract):
         assert await found("twice", value=b"1") == []
         assert await found("twice", value=b"2") == [10]
         assert await found("order", "lines", value=b"no JSON") == []
+        assert await found(*"a" * 50, value=b"1") == [12]
+        assert await found(*"a" * 51) == await found(*"a" * 5000) == []
 
     @obligation("search", 1)
     @obligation("search", 4)
