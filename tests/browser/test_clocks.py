@@ -76,6 +76,16 @@ def test_what_comes_later_and_what_is_pointed_at_follow(browser: Browser, shop: 
         expect(at.page.locator(".rule")).to_have_text(re.compile(r"for the first time at [\d-]+ [\d:]{8} GMT\+9\.$"))
 
 
+def test_what_only_looks_like_a_time_is_left_as_it_is(browser: Browser, shop: tuple[Shop, str]) -> None:
+    with seen(browser, *shop, zone="Asia/Tokyo") as at:
+        at.go()
+        at.page.keyboard.press("z")
+        said = "ValueError: 2026-99-99 99:99 UTC is none, 2026-01-31 23:30 UTC is"
+        assert at.page.evaluate("(text) => window.mainspring.onClock(text)", said) == (
+            "ValueError: 2026-99-99 99:99 UTC is none, 2026-02-01 08:30 GMT+9 is"
+        )
+
+
 def test_the_chart_follows_the_same_clock(browser: Browser, shop: tuple[Shop, str]) -> None:
     with seen(browser, *shop, zone="Asia/Tokyo") as at:
         at.go()

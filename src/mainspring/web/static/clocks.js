@@ -12,8 +12,9 @@
 
   // Times in a text, to the same digit.
   function local(text) {
-    return text.replace(IN_UTC, (_, day, time) => {
+    return text.replace(IN_UTC, (said, day, time) => {
       const then = new Date(`${day}T${time}Z`);
+      if (Number.isNaN(then.getTime())) return said; // an error may say anything
       const date = `${then.getFullYear()}-${two(then.getMonth() + 1)}-${two(then.getDate())}`;
       return `${date} ${two(then.getHours())}:${two(then.getMinutes())}${time.slice(5)} ${zone(then)}`;
     });
