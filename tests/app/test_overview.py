@@ -271,6 +271,7 @@ async def test_a_second_look_sees_what_was_counted_since(world: World) -> None:
             assert sum(point.succeeded for point in seen.series) == number
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.integers(min_value=0, max_value=59),

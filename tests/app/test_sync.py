@@ -185,6 +185,7 @@ async def double(number: int) -> int:
 """
 
 
+@pytest.mark.slow
 def test_a_script_that_never_closes_its_app_ends_at_once_and_its_jobs_are_there(tmp_path: Path) -> None:
     began = time.monotonic()
     assert run(APP + "print(double.enqueue_sync(1).fresh)", folder=tmp_path) == ["True"]

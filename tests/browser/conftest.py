@@ -116,6 +116,13 @@ class Seen:
         self.page.goto(f"{self.base}{path}")
         self.page.wait_for_function("document.readyState === 'complete'")
 
+    def box(self, selector: str) -> dict[str, float]:
+        """Say where the first of these is; in one go, as its page may be renewed between any two."""
+        found: dict[str, float] = self.page.locator(selector).first.evaluate(
+            "(_, selector) => document.querySelector(selector).getBoundingClientRect().toJSON()", selector
+        )
+        return found
+
     def until(self, fact: Callable[[], object], otherwise: Callable[[], object] = lambda: "") -> None:
         """Wait for something to be so that the browser cannot tell by itself; its page goes on meanwhile."""
         deadline = time.monotonic() + PATIENCE

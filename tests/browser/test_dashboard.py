@@ -63,11 +63,11 @@ def test_a_warning_that_comes_up_moves_nothing(see: Seen) -> None:
     see.go()
     expect(see.page.locator(".notices")).to_be_visible()
     see.page.evaluate(SHIFTS)
-    before = see.page.locator(".tiles").bounding_box()
+    before = see.box(".tiles")
     see.program.do(lambda: see.program.app.store.pause("mail", by="ada"))
     see.program.enqueue("mail.send", "anna")
     expect(see.page.locator(".notices")).to_contain_text("paused with jobs in them")
-    assert see.page.locator(".tiles").bounding_box() == before
+    assert see.box(".tiles") == before
     assert see.page.evaluate("window.shifted") == 0
     see.page.locator(".notices summary").click()
     expect(see.page.locator(".notices li").first).to_be_visible()

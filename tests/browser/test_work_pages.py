@@ -199,8 +199,7 @@ def test_dialogs_fit_on_a_phone(browser: Browser, program: tuple[Program, str]) 
     with seen(browser, *program, width=360, height=740) as see:
         see.go("queues")
         row(see, "mail").get_by_role("button", name="Limit").click()
-        box = see.page.locator("dialog#limit").bounding_box()
-        assert box
+        box = see.box("dialog#limit")
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 360
         see.page.keyboard.press("Escape")

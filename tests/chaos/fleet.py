@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 WORKER = "tests.chaos.worker"
-PATIENCE = 60.0
+PATIENCE = 100.0
 """Seconds that anything may take that is only waited for; a machine may be busy with other things."""
 
 
@@ -104,6 +105,11 @@ class Fleet:
 
     def ledger(self) -> Ledger:
         return Ledger.read(self.folder, self.killed)
+
+    def held_by(self, program: Program) -> set[str]:
+        """Name the jobs whose handler has begun there and not come to its end."""
+        bodies = self.ledger().bodies()
+        return {body.job for body in bodies if body.program == program.name and body.ended == inf}
 
     def errors(self) -> str:
         """What the programs have said on standard error, for the one who reads a failure."""

@@ -45,7 +45,7 @@ def test_what_a_worker_was_about_to_settle_when_it_was_stopped_is_refused_later(
         sleeper, other = fleet.start_ready(2, lease=f"{LEASE}s", concurrency=4)
         jobs = fleet.enqueue("work", [1.0] * 8)
         fleet.wait_for(lambda: len(fleet.lines("started")) == 8, "every place to be taken")
-        held = held_by(fleet, sleeper)
+        held = fleet.held_by(sleeper)
         with write_lock(tmp_path):  # nobody can settle
             fleet.wait_for(lambda: len(fleet.lines("returned")) == 8, "all handlers to return")
             time.sleep(0.3)  # from the last line of a handler to the line for the lock is a short way
@@ -72,20 +72,12 @@ def stop_amid_work(fleet: Fleet, program: Program) -> tuple[list[str], set[str]]
     jobs: list[str] = []
     while True:
         jobs += fleet.enqueue("work", [0.5] * 16)
-        fleet.wait_for(lambda: bool(held_by(fleet, program)), f"{program.name} to be at work")
+        fleet.wait_for(lambda: bool(fleet.held_by(program)), f"{program.name} to be at work")
         program.stop()
         # One that was stopped with the write lock in its hands stops all others too: an outage, and no lost worker.
-        if write_lock_is_free(fleet.folder) and (held := held_by(fleet, program)):
+        if write_lock_is_free(fleet.folder) and (held := fleet.held_by(program)):
             return jobs, held
         program.go_on()
-
-
-def held_by(fleet: Fleet, program: Program) -> set[str]:
-    """Name the jobs whose handler has begun there and not come to its end."""
-    ledger = fleet.ledger()
-    returned = {(line.job, line.lease) for line in ledger.lines if line.event == "returned"}
-    mine = [line for lines in ledger.started.values() for line in lines if line.program == program.name]
-    return {line.job for line in mine if (line.job, line.lease) not in returned}
 
 
 def jobs_started_by(fleet: Fleet, program: Program) -> set[str]:

@@ -441,6 +441,7 @@ def test_a_schedule_is_added_with_arguments_and_options(shop: Shop) -> None:
     assert (plan["description"], found["owner"]) == ("the books", None)
 
 
+@pytest.mark.slow
 def test_rules_of_all_kinds_are_added(shop: Shop) -> None:
     assert "Every 15 minutes" in added(shop, "a", "--every", "15m", "--task", "where")
     assert "after the end" in added(shop, "b", "--every", "15m", "--after-end", "--task", "where")

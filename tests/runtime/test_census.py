@@ -212,6 +212,7 @@ async def test_what_was_written_without_an_answer_is_not_counted_again_in_the_ne
 # As counts get old.
 
 
+@pytest.mark.slow
 async def test_minutes_become_spans_of_ten_and_nothing_is_lost(bench: Bench) -> None:
     @bench.app.task(name="work")
     async def work() -> None: ...

@@ -136,6 +136,7 @@ async def test_a_second_reason_to_stop_does_not_cut_short_how_a_handler_cleans_u
 # What waits for a place.
 
 
+@pytest.mark.slow
 async def test_what_expires_in_the_line_fails_without_a_run_however_much_it_is(bench: Bench) -> None:
     @bench.app.task(name="work")
     async def work(seconds: float) -> None:

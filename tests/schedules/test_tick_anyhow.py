@@ -168,6 +168,7 @@ def test_every_slot_has_the_same_fate_at_an_interval_and_by_deadline(
     assert lived("100ms", begin, plans, halt) == by_deadline
 
 
+@pytest.mark.slow
 @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(begin=instants, rules=st.lists(at_times, min_size=1, max_size=3), jumps=jumps)
 def test_a_clock_that_is_set_under_a_running_node_leaves_the_same_slots(

@@ -111,6 +111,7 @@ def crew(path: Path) -> Iterator[Crew]:
     crew.end()
 
 
+@pytest.mark.slow
 def test_each_committed_message_is_delivered_in_order_whoever_is_killed(path: Path, crew: Crew, rounds: int) -> None:
     asyncio.run(tell(path, crew, rounds))
 

@@ -176,7 +176,7 @@ class Surveys(RuleBasedStateMachine):
 
 
 # A failure is made as small as it can be before it is told, which may take some minutes.
-TestSurveys = pytest.mark.timeout(600)(Surveys.TestCase)
+TestSurveys = pytest.mark.slow(pytest.mark.timeout(600)(Surveys.TestCase))
 TestSurveys.settings = settings(
     max_examples=60 if EVERYTHING else 15, stateful_step_count=30, report_multiple_bugs=False
 )

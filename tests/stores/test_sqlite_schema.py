@@ -227,6 +227,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_several_processes_may_start_on_a_new_file_at_once(path: Path) -> None:
     """Each opens the file when it is told to, so that they really meet."""
     start = [sys.executable, "-c", STARTER, str(path)]

@@ -208,6 +208,7 @@ async def free_places(lane: Lane) -> int:
 quick = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=300)
 @given(
     members=members(st.sampled_from([(), (), (0,), (1,), (0, 1)]), mostly_idle),
@@ -228,6 +229,7 @@ async def test_whoever_ends_whenever_no_notification_is_lost(members: list[Membe
     await company.close()
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=300)
 @given(
     members=members(st.sampled_from([(0,), (0,), (0,), (1,), (0, 1), (1, 0)]), mostly_busy),

@@ -227,6 +227,7 @@ class OneService:
         return by_itself, False
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=400)
 @given(programme=programmes)
 async def test_a_service_makes_exactly_the_calls_of_its_model(programme: Programme) -> None:
@@ -413,6 +414,7 @@ class SeveralServices:
             self._at(self._now + wait, lambda: self._ask(service))
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=300)
 @given(company=companies)
 async def test_several_services_make_exactly_the_calls_of_their_model(company: Company) -> None:

@@ -233,6 +233,7 @@ def test_the_plugin_can_be_switched_off(pytester: pytest.Pytester) -> None:
     run(pytester, tests, "-p", "no:mainspring").assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_loading_the_plugin_loads_no_event_loop(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
     import sys

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import httpx
+import pytest
 
 from mainspring import Breaker, Context, Cron, Fail, Mainspring, Plugin, Retry
 from mainspring.outbox.message import Message
@@ -127,6 +128,7 @@ async def test_nothing_that_jobs_say_becomes_markup(virtual_time: VirtualTime) -
                     assert page.path not in SAID_BY_PEOPLE or "alert(1)" in response.text
 
 
+@pytest.mark.slow
 async def test_nothing_that_an_address_says_becomes_markup(virtual_time: VirtualTime) -> None:
     async with browser(virtual_time) as found:
         names = [

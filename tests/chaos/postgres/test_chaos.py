@@ -126,6 +126,7 @@ class Torment:
         self.nodes = self.fleet.running[:1]
         while len(self.nodes) < NODES:
             self.nodes.append(self.new_node())
+        self.kill_one_at_work()
         began = time.monotonic()
         for at, happens in self.plan():
             time.sleep(max(0.0, began + at - time.monotonic()))
@@ -172,6 +173,19 @@ class Torment:
         time.sleep(self.chance.choice([0.0, 0.0, 0.3]))
         for place in victims:
             self.nodes[place] = self.new_node()
+
+    def kill_one_at_work(self) -> None:
+        """Have one kill at least hit something: on a machine that is slow all others may come while a node starts."""
+        node, *others = self.nodes
+        held: set[str] = set()
+        while not held:
+            self.fleet.wait_for(lambda: bool(self.fleet.held_by(node)), "the first node to be at work")
+            node.stop()
+            held = self.fleet.held_by(node)
+            if not held:
+                node.go_on()
+        self.fleet.kill(node)
+        self.nodes = [self.new_node(), *others]
 
     def new_node(self) -> Program:
         """Start one, on this machine or as if it were on another: then nobody sees that it has died."""

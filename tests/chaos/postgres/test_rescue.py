@@ -11,7 +11,7 @@ from mainspring.settings import NodeSettings
 from tests.chaos.fleet import Fleet
 from tests.servers.postgres import Server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 LEASE = seconds(NodeSettings().lease)
 BEAT = beat_of(LEASE)

@@ -11,7 +11,7 @@ from tests.chaos.ledger import most_at_once
 from tests.chaos.worker import AT_ONCE, KEYS, TOGETHER
 from tests.servers.postgres import Server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 NODES = 3
 CLIENTS = 8
