@@ -64,7 +64,9 @@ class OnTheOldest:
             virtual_time.run(harness.close())
 
 
-class TestPostgres(StoreContract):
+class OnReadyPostgres:
+    """On a schema that others have used before."""
+
     @pytest.fixture
     def harness(
         self, postgres: Server, ready: ReadySchemas, clock: SettableClock, virtual_time: VirtualTime
@@ -75,28 +77,9 @@ class TestPostgres(StoreContract):
             virtual_time.run(harness.close())
 
 
-@pytest.mark.quick
-class TestPostgresLasts(OnPostgres, LastingContract):
-    patience: ClassVar = "1s"  # by itself each is alone in its schema: only what obstructs it makes it wait
+class OnTheOldestReady:
+    """Likewise."""
 
-
-class TestTheUpkeepOfPostgres(OnPostgres, UpkeepContract): ...
-
-
-class TestTheOverviewOfPostgres(OnPostgres, OverviewContract): ...
-
-
-@pytest.mark.slow
-class TestTheOverviewOfTheOldestPostgres(OnTheOldest, OverviewContract): ...
-
-
-@pytest.mark.slow
-class TestTheCostOfTheOverviewOfPostgres(OnPostgres, OverviewCostContract): ...
-
-
-@pytest.mark.slow
-@pytest.mark.takes_turns
-class TestTheOldestPostgres(StoreContract):
     @pytest.fixture
     def harness(
         self,
@@ -109,6 +92,34 @@ class TestTheOldestPostgres(StoreContract):
             harness = PostgresHarness(oldest_postgres, schema, clock)
             yield harness
             virtual_time.run(harness.close())
+
+
+class TestPostgres(OnReadyPostgres, StoreContract): ...
+
+
+@pytest.mark.quick
+class TestPostgresLasts(OnPostgres, LastingContract):
+    patience: ClassVar = "1s"  # by itself each is alone in its schema: only what obstructs it makes it wait
+
+
+class TestTheUpkeepOfPostgres(OnPostgres, UpkeepContract): ...
+
+
+class TestTheOverviewOfPostgres(OnReadyPostgres, OverviewContract): ...
+
+
+@pytest.mark.slow
+@pytest.mark.takes_turns
+class TestTheOverviewOfTheOldestPostgres(OnTheOldestReady, OverviewContract): ...
+
+
+@pytest.mark.slow
+class TestTheCostOfTheOverviewOfPostgres(OnPostgres, OverviewCostContract): ...
+
+
+@pytest.mark.slow
+@pytest.mark.takes_turns
+class TestTheOldestPostgres(OnTheOldestReady, StoreContract): ...
 
 
 @pytest.mark.slow

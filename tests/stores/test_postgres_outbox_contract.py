@@ -13,15 +13,18 @@ from mainspring.testing.contract import (
     TransactionsHarness,
 )
 from tests.servers.postgres import Server
-from tests.stores.test_postgres_contract import OnPostgres, OnTheOldest
+from tests.stores.test_postgres_contract import OnReadyPostgres, OnTheOldestReady, ready, ready_on_the_oldest
 from tests.stores.test_transactions_postgres import ALL, SOONER, PostgresTransactionsHarness
 
+__all__ = ["ready", "ready_on_the_oldest"]  # fixtures, by their names
 
-class TestTheOutboxesOfPostgres(OnPostgres, OutboxesContract): ...
+
+class TestTheOutboxesOfPostgres(OnReadyPostgres, OutboxesContract): ...
 
 
 @pytest.mark.slow
-class TestTheOutboxesOfTheOldestPostgres(OnTheOldest, OutboxesContract): ...
+@pytest.mark.takes_turns
+class TestTheOutboxesOfTheOldestPostgres(OnTheOldestReady, OutboxesContract): ...
 
 
 class TestTheOutboxesOfPostgresInTransactions(OutboxesInTransactionsContract, OutboxesOfManyWritersContract):
