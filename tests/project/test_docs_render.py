@@ -152,7 +152,7 @@ def look(chromium: str) -> Callable[[Path, Iterable[str]], dict[str, Page]]:
                 env={**os.environ, "HOME": profile, "DBUS_SESSION_BUS_ADDRESS": "disabled:"},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=200,
                 check=False,
             )
         assert done.returncode == 0, done.stderr
