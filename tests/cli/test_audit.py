@@ -3,11 +3,13 @@
 import asyncio
 import os
 import platform
+import pty
 import pwd
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -123,11 +125,13 @@ def test_dead_letters_are_named_without_their_keys(world: World) -> None:
     world.run("outbox", "replay", "1", "2", "--outbox", "orders", "--yes")
     world.run("outbox", "discard", "--type", "OrderPaid", "--key", "customer-4", "--yes")
     world.run("outbox", "replay", "--key", "nobody", "--yes")
+    world.run("outbox", "discard", "--outbox", "orders", "--partition", "0", "--type", "", "--yes")
     world.run("outbox", "discard", "--all", "--yes")
     assert world.told() == [
         ("outboxes.replay", "orders, letters 1, 2", 2, "done"),
-        ("outboxes.discard", "those with type=OrderPaid key", 1, "done"),
-        ("outboxes.replay", "those with key", 0, "done"),
+        ("outboxes.discard", "type=OrderPaid, key", 1, "done"),
+        ("outboxes.replay", "key", 0, "done"),
+        ("outboxes.discard", "orders, partition 0, type=", 0, "done"),
         ("outboxes.discard", "all of them", 1, "done"),
     ]
 
@@ -150,6 +154,29 @@ def test_who_thinks_better_of_it_leaves_none(world: World) -> None:
     for words in asks:
         world.run(*words, code=1, answer="n\nn\n")
         world.run(*words, code=2)  # nobody answers
+    assert world.told() == []
+
+
+@pytest.mark.parametrize("how", ["ctrl-d", "ctrl-c"])
+def test_a_question_that_is_left_open_ends_at_once_and_leaves_none(world: World, how: str) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "mainspring", "schedules", "remove", "nightly", *APP],
+        env=environment({}),
+        stdin=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(theirs)
+        assert process.stderr is not None
+        while process.stderr.read(1) != "?":
+            pass
+        if how == "ctrl-d":
+            os.write(ours, b"\x04")
+        else:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    os.close(ours)
     assert world.told() == []
 
 
@@ -214,6 +241,29 @@ def test_what_is_broken_off_says_so(world: World) -> None:
     assert world.told() == [("nodes.stacks", "node-7", None, "cut_off")]
 
 
+def test_who_breaks_off_because_the_store_hangs_does_not_wait_for_the_line_too(world: World) -> None:
+    """The store waits for a minute for whoever has the file locked; a line that nobody waits for gets two seconds."""
+    with (
+        closing(sqlite3.connect(world.shop.path, isolation_level=None)) as other,
+        subprocess.Popen(
+            [sys.executable, "-m", "mainspring", "queues", "pause", "mail", *APP],
+            env=environment({}),
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        until(lambda: is_waiting(process.pid))
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=100)
+        assert time.monotonic() - began < 30
+        other.execute("ROLLBACK")
+    assert process.returncode == 130
+    assert "not in the audit log" in said
+    assert "the store did not answer in time" in said
+
+
 def test_who_reads_no_further_hinders_no_line(world: World) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "mainspring", "queues", "pause", "mail", *APP],
@@ -224,6 +274,11 @@ def test_who_reads_no_further_hinders_no_line(world: World) -> None:
         process.stdout.close()
         assert process.wait(30) == 0
     assert world.told() == [("queues.pause", "mail", 1, "done")]
+
+
+def is_waiting(pid: int) -> bool:
+    """Say whether a process has opened the file: then it waits for the lock."""
+    return any(one.readlink().suffix == ".db-wal" for one in Path(f"/proc/{pid}/fd").iterdir() if one.is_symlink())
 
 
 def orders(world: World) -> int:

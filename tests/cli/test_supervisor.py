@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -46,10 +45,8 @@ def test_one_that_is_killed_is_replaced_and_its_job_runs_elsewhere(shop: Shop) -
         until(lambda: shop.job(job)["state"] == "running")
         holder = next(n["process"]["pid"] for n in shop.lines("nodes", "list") if n["id"] == shop.job(job)["node"])
         os.kill(holder, signal.SIGKILL)
-        began = time.monotonic()
         worker.says("was killed by SIGKILL; the next one starts in")
         fresh = started(worker, times=3)
-        assert time.monotonic() - began < 60
         assert len(fresh) == 2
         assert holder not in fresh
         assert set(fresh) & set(children)
@@ -60,8 +57,8 @@ def test_one_that_is_killed_is_replaced_and_its_job_runs_elsewhere(shop: Shop) -
 
 
 def test_a_second_signal_has_them_all_hurry(shop: Shop) -> None:
-    job = shop.enqueue("nap", 60)
-    with shop.worker(*TWO) as worker:
+    job = shop.enqueue("nap", 600)
+    with shop.worker(*TWO, "--grace", "10m") as worker:
         started(worker)
         until(lambda: shop.job(job)["state"] == "running")
         worker.signal()

@@ -50,8 +50,8 @@ def test_sigterm_lets_running_jobs_finish(shop: Shop) -> None:
 
 
 def test_a_second_signal_has_it_hurry_and_what_is_cut_short_is_given_back(shop: Shop) -> None:
-    job = shop.enqueue("nap", 60)
-    with shop.worker() as worker:
+    job = shop.enqueue("nap", 600)
+    with shop.worker("--grace", "10m") as worker:
         worker.says("at a time")
         until(lambda: shop.job(job)["state"] == "running")
         worker.signal(signal.SIGINT)

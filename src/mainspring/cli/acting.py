@@ -15,7 +15,7 @@ from mainspring.app import Mainspring
 from mainspring.cli.ask import confirmed
 from mainspring.cli.reach import store_that_is_there
 from mainspring.cli.words import me
-from mainspring.client.audit import DONE, FROM_A_SHELL, entry_of, keep, named
+from mainspring.client.audit import DONE, FROM_A_SHELL, PATIENCE, entry_of, keep, named
 from mainspring.client.error_words import CUT_OFF, word_of
 from mainspring.core.job import JobId
 
@@ -60,6 +60,8 @@ class Deed:
         match error:
             case BrokenPipeError():  # whoever was reading has seen enough
                 return
+            case click.Abort() if not self._is_wanted:  # at a question
+                return
             case asyncio.CancelledError() | click.Abort():
                 self.outcome = CUT_OFF
             case click.ClickException(__cause__=Exception() as cause):
@@ -78,15 +80,15 @@ async def acting(app: Mainspring, action: str, *about: object, dry_run: bool = F
         yield deed
     except (Exception, asyncio.CancelledError) as error:
         deed.broke_off(error)
-        if not dry_run:
-            await _write_down(app, action, named(about), deed)
+        if not dry_run:  # and nobody waits once more for a store that may be why it ended so
+            await _write_down(app, action, named(about), deed, within=PATIENCE)
         raise
     if not dry_run:
         await _write_down(app, action, named(about), deed)
 
 
-async def _write_down(app: Mainspring, action: str, about: str, deed: Deed) -> None:
+async def _write_down(app: Mainspring, action: str, about: str, deed: Deed, within: float | None = None) -> None:
     if deed.leaves_a_line:
         who = f"{FROM_A_SHELL}{me()}"
         entry = entry_of(who, action, about, count=deed.count, outcome=deed.outcome, job=deed.job)
-        await keep(partial(store_that_is_there, app), entry, deed.began)
+        await keep(partial(store_that_is_there, app), entry, deed.began, within=within)

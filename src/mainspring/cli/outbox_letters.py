@@ -66,9 +66,9 @@ class Selection(NamedTuple):
 
     @property
     def about(self) -> str:
-        """Say which are meant, in a line of the audit log; of a key only that there is one, as it may be secret."""
-        words = [*([f"type={self.type}"] if self.type else []), *(["key"] if self.key else [])]
-        return letters_named(self.outbox, self.ids) or (f"those with {' '.join(words)}" if words else "all of them")
+        """Say which are meant, in a line of the audit log."""
+        ids, outbox, partition, type_, key = self
+        return letters_named(outbox, ids, partition=partition, type_=type_, has_key=key is not None)
 
     def filter(self, states: Sequence[LetterState], ids: Sequence[int] | None = None) -> LetterFilter:
         wanted = tuple(ids) if ids is not None else self.ids or None

@@ -21,6 +21,7 @@ from mainspring.cli.root import Refusal
 from mainspring.cli.sidecar import advice as advice_on
 from mainspring.cli.sidecar import says, sidecar_of
 from mainspring.cli.target import load_app
+from mainspring.client.audit import PATIENCE
 from mainspring.client.letters import outboxes_of
 from mainspring.client.urls import Source
 from mainspring.errors import StoreClosed
@@ -107,18 +108,20 @@ async def reached(app: Mainspring) -> AsyncIterator[Store]:
 async def store_that_is_there(app: Mainspring) -> Store | None:
     """Return the store that keeps a line: the open one, or else one that plays the role, and need not be made first.
 
-    A command that has not needed the store makes none for its line, and does not wait for a document of another program.
+    A command that has not needed the store makes none for its line, does not wait for a document of another program, and
+    not for long for a server.
     """
     with suppress(StoreClosed):
         return app.store
     source = source_of_app(app)
     if not source.again or not isinstance(source.make(app.clock), Overview):
         return None
-    try:
-        await _check(app)
-    except Refusal:
-        return None
-    return await app._connection.store()  # noqa: SLF001 - the app is closed by whoever has loaded it
+    async with asyncio.timeout(PATIENCE):
+        try:
+            await _check(app)
+        except Refusal:
+            return None
+        return await app._connection.store()  # noqa: SLF001 - the app is closed by whoever has loaded it
 
 
 def reached_outboxes(app: Mainspring) -> Outboxes:

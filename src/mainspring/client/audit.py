@@ -28,7 +28,7 @@ DONE: Final = "done"
 FROM_A_SHELL: Final = "cli:"
 """What the name of somebody begins with who uses the command line, and nobody else's."""
 PATIENCE: Final = 2.0
-"""Seconds that a line may take once the process has been told to end."""
+"""Seconds that a line may take once the process has been told to end, or where the store is out of reach as it seems."""
 
 
 def entry_of(
@@ -51,10 +51,18 @@ def named(ids: Sequence[object]) -> str:
     return ", ".join(map(str, ids[:NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
-def letters_named(outbox: str | None, ids: Sequence[int]) -> str:
-    """Name an outbox, some of its dead letters by their ids, or both."""
-    letters = f"{'letter' if len(ids) == 1 else 'letters'} {named(ids)}" if ids else ""
-    return ", ".join(word for word in (outbox, letters) if word)
+def letters_named(
+    outbox: str | None, ids: Sequence[int], *, partition: int | None, type_: str | None, has_key: bool
+) -> str:
+    """Say which dead letters are meant: by what they must have, or all. A key itself may be secret."""
+    words = (
+        outbox,
+        None if partition is None else f"partition {partition}",
+        None if type_ is None else f"type={type_}",
+        "key" if has_key else None,
+        f"{'letter' if len(ids) == 1 else 'letters'} {named(ids)}" if ids else None,
+    )
+    return ", ".join(word for word in words if word is not None) or "all of them"
 
 
 def on_one_line(value: str) -> str:
@@ -63,24 +71,31 @@ def on_one_line(value: str) -> str:
     return short if short.isprintable() else text(repr(short))
 
 
-async def keep(store: Callable[[], Awaitable[Store | None]], entry: NewEntry, began: float) -> None:
+async def keep(
+    store: Callable[[], Awaitable[Store | None]], entry: NewEntry, began: float, *, within: float | None = None
+) -> None:
     """Have a store keep a line, also where we are cancelled meanwhile; one that keeps no audit log is left alone.
 
-    It is kept under the time when it was `began`, by the clock of the event loop: what came of it has happened since.
+    It is kept under the time when it was `began`, by the clock of the event loop: what came of it has happened since. Who
+    cannot wait for as long as the store does says within how many seconds.
     """
-    await _to_the_end(_kept(store, entry, began))
+    await _to_the_end(_kept(store, entry, began, within))
 
 
-async def _kept(opened: Callable[[], Awaitable[Store | None]], entry: NewEntry, began: float) -> None:
+async def _kept(
+    opened: Callable[[], Awaitable[Store | None]], entry: NewEntry, began: float, within: float | None
+) -> None:
     try:
-        store = await opened()
-        if store is not None and isinstance(store, Overview):
-            passed = asyncio.get_running_loop().time() - began
-            await store.write_audit([entry], at=store.now() - timedelta(seconds=passed))
+        async with asyncio.timeout(within):
+            store = await opened()
+            if store is not None and isinstance(store, Overview):
+                passed = asyncio.get_running_loop().time() - began
+                await store.write_audit([entry], at=store.now() - timedelta(seconds=passed))
     except Exception as error:  # noqa: BLE001 - whatever it is, the change has been made
         line = f"{entry.who} {entry.action} {entry.about}: {entry.outcome}"
-        unforeseen = None if isinstance(error, MainspringError) else error
-        audit.error("not in the audit log: %s; %s", line, on_one_line(str(error)), exc_info=unforeseen)
+        unforeseen = None if isinstance(error, MainspringError | TimeoutError) else error
+        why = on_one_line(str(error)) or "the store did not answer in time"
+        audit.error("not in the audit log: %s; %s", line, why, exc_info=unforeseen)
 
 
 async def _to_the_end(writing: Coroutine[object, object, None]) -> None:

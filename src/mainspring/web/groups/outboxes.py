@@ -53,7 +53,13 @@ class Letters(Meant, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def about(self) -> str:
-        return letters_named(self.outbox or None, self.ids or ())
+        return letters_named(
+            self.outbox or None,
+            self.ids or (),
+            partition=None if self.partition is UNSET else self.partition,
+            type_=self.type or None,
+            has_key=bool(self.key),
+        )
 
 
 class Done(Struct, frozen=True, kw_only=True):

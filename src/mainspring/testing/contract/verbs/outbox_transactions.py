@@ -7,7 +7,8 @@ has to wait for the first, the others wait, and the same holds.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import pytest
@@ -22,7 +23,7 @@ from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.outboxes import ORDERS, PARTITIONS, aside, message, on
 from mainspring.testing.contract.verbs.contract import Contract
 from mainspring.testing.contract.verbs.transactions import LONG, Mistake, both_ways, transactions
-from mainspring.testing.contract.verbs.wake import Bell, heard, wakes_nobody
+from mainspring.testing.contract.verbs.wake import Bell, check_that_the_commit_rings, heard
 from mainspring.testing.contract.world import HOUR, Member, World
 
 A_MOMENT: Final = 0.05
@@ -115,11 +116,16 @@ class OutboxesInTransactionsContract(Contract):
         stops = [world.store.watch(bells[0]), (await world.open()).watch(bells[1])]
         for bell in bells:
             await heard(world, bell)
-        tx = await harness.begin(blocking=blocking)
-        assert await wakes_nobody(lambda: publish_in(world, tx.handle, [message()], blocking=blocking), *bells)
-        await tx.commit()
-        for bell, stop in zip(bells, stops, strict=True):
-            await bell.wait()
+
+        @asynccontextmanager
+        async def writing() -> AsyncIterator[None]:
+            tx = await harness.begin(blocking=blocking)
+            await publish_in(world, tx.handle, [message()], blocking=blocking)
+            yield
+            await tx.commit()
+
+        await check_that_the_commit_rings(writing, *bells)
+        for stop in stops:
             stop()
 
     @obligation("publish_in", 3)
@@ -191,9 +197,14 @@ class OutboxesInTransactionsContract(Contract):
         bell = Bell()
         stop = (await world.open()).watch(bell)
         await heard(world, bell)
-        async with transactions(world).transaction(limit=LONG) as tx:
-            assert await wakes_nobody(lambda: on(world).publish_in(tx, [message()]), bell)
-        await bell.wait()
+
+        @asynccontextmanager
+        async def writing() -> AsyncIterator[None]:
+            async with transactions(world).transaction(limit=LONG) as tx:
+                await on(world).publish_in(tx, [message()])
+                yield
+
+        await check_that_the_commit_rings(writing, bell)
         stop()
 
     # stride_in

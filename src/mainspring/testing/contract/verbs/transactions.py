@@ -3,8 +3,8 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from typing import Final
 
@@ -22,7 +22,7 @@ from mainspring.testing.contract import plans
 from mainspring.testing.contract.harness import TransactionsHarness
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.verbs.wake import Bell, heard, wakes_nobody
+from mainspring.testing.contract.verbs.wake import Bell, check_that_the_commit_rings, heard
 from mainspring.testing.contract.world import FATAL, SECOND, SEND, World
 
 LONG: Final = timedelta(seconds=30)
@@ -145,9 +145,14 @@ class TransactionsContract(Contract):
         bell = Bell()
         stop = (await world.open()).watch(bell)
         await heard(world, bell)
-        async with transactions(world).transaction(limit=LONG) as tx:
-            assert await wakes_nobody(lambda: tx.enqueue([world.new()]), bell)
-        await bell.wait()
+
+        @asynccontextmanager
+        async def writing() -> AsyncIterator[None]:
+            async with transactions(world).transaction(limit=LONG) as tx:
+                await tx.enqueue([world.new()])
+                yield
+
+        await check_that_the_commit_rings(writing, bell)
         stop()
 
     # A transaction of the user's own.
@@ -216,11 +221,16 @@ class TransactionsContract(Contract):
         stops = [world.store.watch(bells[0]), (await world.open()).watch(bells[1])]
         for bell in bells:
             await heard(world, bell)
-        tx = await harness.begin(blocking=blocking)
-        assert await wakes_nobody(lambda: enqueue_in(world, tx.handle, [world.new()], blocking=blocking), *bells)
-        await tx.commit()
-        for bell, stop in zip(bells, stops, strict=True):
-            await bell.wait()
+
+        @asynccontextmanager
+        async def writing() -> AsyncIterator[None]:
+            tx = await harness.begin(blocking=blocking)
+            await enqueue_in(world, tx.handle, [world.new()], blocking=blocking)
+            yield
+            await tx.commit()
+
+        await check_that_the_commit_rings(writing, *bells)
+        for stop in stops:
             stop()
 
     @obligation("enqueue_in", 3)

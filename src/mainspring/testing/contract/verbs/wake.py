@@ -4,7 +4,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 from mainspring.core.command import MoveJob, RetryJob
 from mainspring.core.limits import Gate, Scope
@@ -155,17 +156,20 @@ async def quiet(bell: Bell) -> None:
             return
 
 
-async def wakes_nobody(write: Callable[[], Awaitable[object]], *bells: Bell) -> bool:
-    """Say whether something is written without a ring.
+async def check_that_the_commit_rings(writing: Callable[[], AbstractAsyncContextManager[object]], *bells: Bell) -> None:
+    """Check that what is written in a transaction rings when that is committed, at the end of the block, and not before.
 
-    A ring may come late, for what was done before: so it is done again if there is one. Who rings too early does so every
-    time.
+    A ring may come late, for what was done before: so it is done once more, in another transaction, if one comes too
+    early. A store that rings too early does so in each of them.
     """
     for _ in range(5):
         for bell in bells:
-            bell.reset()
-        await write()
-        await asyncio.to_thread(time.sleep, 0.1)
-        if not any(bell.is_rung for bell in bells):
-            return True
-    return False
+            await quiet(bell)
+        async with writing():
+            await asyncio.to_thread(time.sleep, 0.1)
+            is_early = any(bell.is_rung for bell in bells)
+        for bell in bells:
+            await bell.wait()
+        if not is_early:
+            return
+    raise AssertionError("somebody was woken before the commit")
