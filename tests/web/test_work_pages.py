@@ -271,7 +271,7 @@ async def test_services_in_trouble_say_what_is_wrong(app: Mainspring) -> None:
 async def test_a_service_that_flaps_keeps_its_place(app: Mainspring) -> None:
     is_down = False
 
-    @app.service(name="poll", every=1, backoff=Backoff.fixed(1000), listeners=())
+    @app.service(name="poll&co", every=1, backoff=Backoff.fixed(1000), listeners=())
     async def poll() -> None:
         if is_down:
             raise OSError("no route to host")
@@ -287,9 +287,9 @@ async def test_a_service_that_flaps_keeps_its_place(app: Mainspring) -> None:
         pages.append((await found.get("/services")).text)
     well, troubled = (re.findall(r'<tr id="([^"]*)"', html) for html in pages)
     assert well == troubled
-    assert well[:2] == [f"service-export-{node.id}", f"service-poll-{node.id}"]
+    assert well[:2] == [f"service-export-{node.id}", f"service-poll&amp;co-{node.id}"]
     assert "None is in trouble." in pages[0]
-    assert f'1 in trouble:</b> <a href="#{well[1]}">poll</a> on {node.id}' in pages[1]
+    assert f'1 in trouble:</b> <a href="#service-poll%26co-{node.id}">poll&amp;co</a> on {node.id}' in pages[1]
 
 
 async def test_a_service_of_our_own_in_trouble_is_in_sight_when_the_page_is_opened(app: Mainspring) -> None:
