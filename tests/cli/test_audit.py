@@ -171,11 +171,15 @@ def test_a_question_that_is_left_open_ends_at_once_and_leaves_none(world: World,
         assert process.stderr is not None
         while process.stderr.read(1) != "?":
             pass
+        until(lambda: all(is_asleep(process.pid) for _ in range(5)))  # it has begun to read what is typed
         if how == "ctrl-d":
             os.write(ours, b"\x04")
         else:
             process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        try:
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
     os.close(ours)
     assert world.told() == []
 
@@ -274,6 +278,12 @@ def test_who_reads_no_further_hinders_no_line(world: World) -> None:
         process.stdout.close()
         assert process.wait(30) == 0
     assert world.told() == [("queues.pause", "mail", 1, "done")]
+
+
+def is_asleep(pid: int) -> bool:
+    """Say whether the main thread of a process waits for something, and has for a moment."""
+    time.sleep(0.02)
+    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "S"
 
 
 def is_waiting(pid: int) -> bool:
