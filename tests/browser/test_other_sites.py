@@ -57,7 +57,7 @@ def test_another_site_changes_nothing_and_may_lead_here(browser: Browser, tokens
         if with_token:
             page.get_by_label("Token").fill(TOKEN)
             page.get_by_role("button", name="Sign in").click()
-            expect(page.locator(".who")).to_have_text("anna")
+            expect(page.locator(".who .name")).to_have_text("anna")
         job = program.enqueue("film.encode")
         lure(page, base, str(job.id))
         with page.expect_response(lambda answer: "do/jobs.cancel" in answer.url) as posted:

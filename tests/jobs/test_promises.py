@@ -182,7 +182,7 @@ async def test_2_a_node_that_was_cut_off_and_comes_back_finds_its_words_refused(
     async with cut_off.node() as lost:
         job = await cut_off.enqueue("work")
         await until(5)
-        line.drop("renew", times=30)
+        line.drop("renew", times=80)  # for longer than a lease, however soon each is tried again
         async with app.node():
             assert await app.job(job.id).result("5m") == "the heir"
             assert (await app.job(job.id).refresh()).job.attempt == 2
