@@ -30,11 +30,14 @@ async def quick() -> None: ...
 """
 PATIENT = """
 import importlib
+from datetime import timedelta
 from mainspring.cli import main
 importlib.import_module("mainspring.cli.dashboard").GRACE = 60
+importlib.import_module("mainspring.web.ticks").GLANCE = timedelta(hours=1)
 main(prog_name="mainspring")
 """
-"""The program, with a server that waits so long for open requests that it shows, however busy the machine is."""
+"""The program, with a server that waits so long for open requests that it shows, however busy the machine is; and with
+streams that do not look by themselves whether it ends."""
 PASSWORD = "correct horse"  # noqa: S105 - of nobody
 
 
