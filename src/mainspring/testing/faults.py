@@ -43,6 +43,11 @@ class FaultyStore:
         """The verbs that were called, in order, whatever became of them."""
         self._faults: dict[str, deque[Fault]] = defaultdict(deque)
 
+    @property  # type: ignore[misc]  # read-only, as in unittest.mock with a spec
+    def __class__(self) -> type[Any]:
+        """The class of the store within: since Python 3.12, `isinstance` with a Protocol no longer sees `__getattr__`."""
+        return type(self.inner)
+
     @property
     def as_store(self) -> Store:
         """This object, for a type checker, which cannot see that it has every verb of the store within."""
