@@ -79,5 +79,8 @@ async def in_thread(what: str, step: Callable[[], T]) -> T:
             answer.fail(error)
         Answer.bring([answer])
 
-    threading.Thread(target=run, name="mainspring-sqlite", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="mainspring-sqlite", daemon=True).start()
+    except RuntimeError:  # Python 3.12.0 and 3.12.1 start no thread in an atexit callback, where the store is closed
+        run()
     return await answer.wait(what)
