@@ -72,7 +72,7 @@ docs: ## build the documentation into site/
 	$(setup) docs
 	@$(run) zensical build --clean --strict
 
-test-all: ## run the tests on every Python from 3.11 up that this machine has
+test-all: ## run the tests on every Python from 3.11 up that this machine has; ARGS=--others leaves out that of .venv
 	$(setup) test
 	@.venv/bin/python tools/test_all.py $(ARGS)
 

@@ -1,7 +1,8 @@
 """Run the tests on every Python from 3.11 up that this machine has, the newest patch release of each.
 
 Looks on PATH, among the versions of pyenv and, where there is uv, among those it knows. Each gets an environment in
-.venvs/ and a complete run; the list at the end says which passed. Arguments go to pytest.
+.venvs/ and a complete run; the list at the end says which passed. `--others` leaves out the release that runs this file,
+which is the one that `make test` has tested. All other arguments go to pytest.
 """
 
 import json
@@ -48,7 +49,14 @@ class Python:
 
 
 def main(arguments: list[str]) -> int:
+    others_only = "--others" in arguments
+    arguments = [argument for argument in arguments if argument != "--others"]
     pythons = newest_of_each(found())
+    if others_only:
+        pythons = [python for python in pythons if python.version[:2] != sys.version_info[:2]]
+        if not pythons:
+            print("This machine has no other Python from 3.11 up.")
+            return 0
     if not pythons:
         sys.exit("No Python from 3.11 up can make environments here. Install its venv package, or uv.")
     print("Found " + ", ".join(f"{python} ({python.path})" for python in pythons))
