@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mainspring.app import Mainspring
 from mainspring.client.urls import source_of
@@ -45,6 +48,10 @@ def test_paths_are_read_from_urls(url: str, path: str) -> None:
         ("jobs.db", 'a file is written "sqlite:///jobs.db"'),
         ("/var/lib/jobs.db", 'a file is written "sqlite:////var/lib/jobs.db"'),
         ("", "it has no scheme"),
+        ("postgres:/shop", 'write "postgresql://user@host/database"'),
+        ("host=db user=ada password=secret dbname=jobs", 'write "postgresql://user@host/database"'),
+        ("postgresql://ada:secret@db:port/jobs", "a port is a number"),
+        ("postgresql://ada:sec#ret@db/jobs", "are written %2F"),
         ("sqlite://jobs.db", 'write "sqlite:///jobs.db", or four slashes for /jobs.db'),
         ("sqlite:///", 'it names no file; write "sqlite:///jobs.db"'),
         ("sqlite://", 'it names no file; write "sqlite:///jobs.db"'),
@@ -68,6 +75,64 @@ def test_a_wrong_url_says_what_would_be_right(url: str, advice: str) -> None:
 
     assert advice in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+SPELLINGS = (
+    "host=db user=app password={} dbname=jobs",
+    "postgresql:/app:{}@db/jobs",
+    "postgresql//app:{}@db/jobs",
+    "postgresql:app:{}@db/jobs",
+    "app:{}@db/jobs",
+    "{}@db/jobs",
+    "postgresql://app:{}@db/jobs",
+    "postgresql://app:{}[x]y@db/jobs",
+    "postgresql://app:x[{}]y@db/jobs",
+    "postgresql://app:{}\N{FULLWIDTH COLON}x@db/jobs",
+    "postgresql://app:{}#more@db/jobs",
+    "postgresql://app:{}/more@db/jobs",
+    "postgresql://app:{}?more@db/jobs",
+    "postgresql://app:{}@more@db/jobs",
+    "postgresql://app:{}/jobs",
+    "postgresql://db:{}/jobs",
+    "postgresql://one:5432,db:{}/jobs",
+    "postgresql://app:{}@db:port/jobs",
+    "postgresql://app:{}@[::1/jobs",
+    "postgresql://db/jobs?user=app&password={}",
+    "postgresql://db/jobs?user=app&password={}&timeout=soon",
+    "postgresql+asyncpg://app:{}@db/jobs",
+    "redis://app:{}@db/jobs",
+    "app:{}@db://jobs",
+    "sqlite://app:{}@db",
+    "sidecar://app:{}@db",
+)
+PASSWORDS = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=12).map("S3cret".__add__)
+
+
+@given(spelling=st.sampled_from(SPELLINGS), password=PASSWORDS)
+def test_no_password_of_a_url_is_printed(spelling: str, password: str) -> None:
+    """In the name of the store or in an error, with its causes, however the URL is misspelt."""
+    url = spelling.format(password)
+    try:
+        shown = source_of(url).name
+    except DeclarationError as error:
+        shown = "".join(traceback.format_exception(error))
+
+    assert "S3cret" not in shown
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("postgresql://app:secret@db/jobs", "postgresql db/jobs"),
+        ("postgresql://app:se@cret@db:5433/jobs", "postgresql db:5433/jobs"),
+        ("postgresql://app@one,two:5433/jobs", "postgresql one,two:5433/jobs"),
+        ("postgresql://app@[::1]:5433/jobs", "postgresql [::1]:5433/jobs"),
+        ("postgresql:///jobs?host=/run/postgresql", "postgresql /jobs"),
+        ("postgresql://%2Frun%2Fpostgresql/jobs", "postgresql %2Frun%2Fpostgresql/jobs"),
+    ],
+)
+def test_a_store_on_postgresql_is_named_by_host_port_and_database(url: str, name: str) -> None:
+    assert source_of(url).name == name
 
 
 def test_several_problems_of_a_url_come_at_once() -> None:

@@ -37,6 +37,9 @@ _SUPPORTED: Final = (
 _POSTGRES: Final = frozenset({"schema", "connections", "timeout", "patience", "listen"})
 """Options of ours; all others are libpq's."""
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_PORT: Final = re.compile(r":([^:\]]*)$")
+_QUOTING: Final = "signs like / ? # @ [ ] in a user or password are written %2F, %3F, %23, %40, %5B, %5D"
 _WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -84,9 +87,18 @@ def _read(url: str, subject: str) -> Source:
         case "postgresql+asyncpg" | "postgresql+psycopg" | "postgresql+psycopg2" if there:
             raise DeclarationError(subject, f'it names a driver; write "postgresql://" instead of "{scheme}://"')
         case _ if there:
-            raise DeclarationError(subject, f"no store is known for {scheme}://; {_SUPPORTED}")
+            named = f"{scheme}://" if _SCHEME.fullmatch(scheme) else "this scheme"
+            raise DeclarationError(subject, f"no store is known for {named}; {_SUPPORTED}")
+        case _ if url.startswith("postgres") or "=" in url:
+            raise DeclarationError(subject, f'it has no scheme; write "postgresql://user@host/database"; {_SUPPORTED}')
         case _:
-            raise DeclarationError(subject, f'it has no scheme; a file is written "sqlite:///{url}"; {_SUPPORTED}')
+            file = url if _is_plain(url) else "jobs.db"
+            raise DeclarationError(subject, f'it has no scheme; a file is written "sqlite:///{file}"; {_SUPPORTED}')
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path can be repeated in an error: nothing in it separates a password."""
+    return not set(path) & set(":@=?#")
 
 
 def _sqlite(rest: str, subject: str) -> Source:
@@ -105,7 +117,7 @@ def _sqlite(rest: str, subject: str) -> Source:
 
 
 def _sidecar(rest: str, subject: str) -> Source:
-    name = rest.lstrip("/")
+    name = rest.lstrip("/") if _is_plain(rest) else "data"
     requirements = (
         (
             rest.startswith("/") or not name,
@@ -127,9 +139,10 @@ def _sidecar(rest: str, subject: str) -> Source:
 
 def _requirements(location: str, options: dict[str, str]) -> Iterator[tuple[bool, str]]:
     name = location.lstrip("/")
+    file = name if _is_plain(name) else "jobs.db"
     yield (
         location.startswith("/") or not name,
-        f'two slashes begin a host, and SQLite has none; write "sqlite:///{name}", or four slashes for /{name}',
+        f'two slashes begin a host, and SQLite has none; write "sqlite:///{file}", or four slashes for /{file}',
     )
     yield bool(name), 'it names no file; write "sqlite:///jobs.db"'
     yield name != ":memory:", 'for a store in memory write "memory://"'
@@ -141,11 +154,15 @@ def _requirements(location: str, options: dict[str, str]) -> Iterator[tuple[bool
 
 def _postgres(url: str, subject: str) -> Source:
     place, _, query = url.partition("?")
-    parts = urlsplit(place)
+    try:
+        parts = urlsplit(place)
+    except ValueError:  # it quotes parts of the URL
+        raise DeclarationError(subject, f"it cannot be read; {_QUOTING}") from None
     given = parse_qsl(query, keep_blank_values=True)
     options = {name: value for name, value in given if name in _POSTGRES}
     theirs = urlencode([(name, value) for name, value in given if name not in _POSTGRES])
-    DeclarationError.unless(subject, _postgres_requirements(parts.path, query, options))
+    where = parts.netloc.rpartition("@")[2]
+    DeclarationError.unless(subject, _postgres_requirements(where, place, parts.path + query, options))
     dsn = f"{place}?{theirs}" if theirs else place
     schema = options.get("schema", "mainspring")
 
@@ -168,8 +185,8 @@ def _postgres(url: str, subject: str) -> Source:
             listen_dsn=None if listen.lower() in _WORDS else _elsewhere(dsn, listen),
         )
 
-    where = f"{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return Source(f"postgresql {where}" if schema == "mainspring" else f"postgresql {where} schema {schema}", make)
+    name = f"postgresql {where}{parts.path}"
+    return Source(name if schema == "mainspring" else f"{name} schema {schema}", make)
 
 
 def _elsewhere(dsn: str, host: str) -> str:
@@ -179,9 +196,11 @@ def _elsewhere(dsn: str, host: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}{at}{host}"))
 
 
-def _postgres_requirements(path: str, query: str, options: dict[str, str]) -> Iterator[tuple[bool, str]]:
-    # A password with a slash in it ends up there, and would be printed as the name of the database.
-    yield "@" not in path + query, "signs like / ? # @ in a user or password are written %2F, %3F, %23, %40"
+def _postgres_requirements(where: str, place: str, behind: str, options: dict[str, str]) -> Iterator[tuple[bool, str]]:
+    # A password with such a sign ends up in the host, the database or the options, and would be printed as one.
+    yield "@" not in behind and "#" not in place, _QUOTING
+    ports = (_PORT.search(host) for host in where.split(","))
+    yield all(port is None or port[1].isdecimal() for port in ports), "a port is a number"
     schema = options.get("schema", "mainspring")
     yield _SCHEMA.fullmatch(schema) is not None, "a schema's name is made of up to 63 letters, digits and _"
     yield schema != "public", 'the schema "public" is everybody\'s; give Mainspring one of its own'

@@ -13,7 +13,7 @@ import asyncpg
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
 from mainspring.client.words import count
 from mainspring.errors import StoreError
-from mainspring.stores.postgres.connect import connect
+from mainspring.stores.postgres.connect import connect, unreadable
 from mainspring.stores.postgres.hosts import Host, hosts, options
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.trouble import said, translated
@@ -49,7 +49,7 @@ async def try_hosts(settings: Settings) -> list[Tried]:
     try:
         found = hosts(settings.dsn)
     except ValueError as error:
-        raise StoreError(settings.store, f"the URL cannot be read ({error})") from None
+        raise unreadable(settings, error) from None
     return await asyncio.gather(*(_try(settings, host) for host in found))
 
 

@@ -65,7 +65,7 @@ async def connect(
     try:
         all_hosts = hosts(dsn)
     except ValueError as error:
-        raise _unreadable(settings, error) from None
+        raise unreadable(settings, error) from None
     order = [*range(first, len(all_hosts)), *range(min(first, len(all_hosts)))]
     end = time.monotonic() + settings.timeout
     troubles: list[tuple[str, Exception]] = []
@@ -123,7 +123,7 @@ async def _open(settings: Settings, host: Host, wanted: dict[str, str] | None) -
             max_cacheable_statement_size=0,
         )
     except ValueError as error:  # of the driver's reading of the DSN
-        raise _unreadable(settings, error) from None
+        raise unreadable(settings, error) from None
     return connection
 
 
@@ -176,7 +176,7 @@ def _limits(seconds: float, patience: float) -> dict[str, str]:
     }
 
 
-def _unreadable(settings: Settings, error: ValueError) -> StoreError:
+def unreadable(settings: Settings, error: ValueError) -> StoreError:
     """Say that the URL is wrong, without a word of it: the driver may quote what it takes for a port and is a password."""
     if isinstance(error, asyncpg.ClientConfigurationError):
         return StoreError(settings.store, f"the URL asks for what cannot be ({error})")

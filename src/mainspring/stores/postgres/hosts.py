@@ -4,10 +4,12 @@ asyncpg tries them in turn, but under one timeout for all: a first host that tak
 a frozen one does, would use up the time of the others. So each is tried alone, with a DSN of its own.
 """
 
+import re
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 _PLACES: Final = ("host", "port")
+_PORT: Final = re.compile(r":([^:\]]*)$")
 
 
 class Host(NamedTuple):
@@ -23,6 +25,9 @@ def hosts(dsn: str) -> tuple[Host, ...]:
     parts = urlsplit(dsn)
     user, at, where = parts.netloc.rpartition("@")
     user = user.replace("@", "%40")  # of a password that nobody has quoted
+    ports = (_PORT.search(one) for one in where.split(","))
+    if parts.fragment or not all(port is None or port[1].isdecimal() for port in ports):
+        raise ValueError("a part of the password may stand in the place of the host or the port")
     if where:
         return tuple(Host(unquote(one), parts._replace(netloc=f"{user}{at}{one}").geturl()) for one in where.split(","))
     return tuple(_in_query(parts)) or (Host("localhost", dsn),)
