@@ -201,16 +201,24 @@ def test_who_sends_too_much_or_nothing_is_let_go_of(tmp_path: Path, monkeypatch:
     asyncio.run(tell())
 
 
-def test_a_crowd_that_says_nothing_does_not_grow(tmp_path: Path) -> None:
+def test_idle_connections_keep_no_probe_out_and_do_not_grow_in_number(tmp_path: Path) -> None:
     app = Mainspring(f"sqlite:///{tmp_path / 'jobs.db'}")
 
     async def tell() -> None:
         async with answered(app) as port:
             crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(AT_ONCE)]
-            await asyncio.sleep(0.05)
-            reader, late = await asyncio.open_connection("127.0.0.1", port)
-            assert await reader.read() == b""
-            for _, writer in [*crowd, (reader, late)]:
+            for _, writer in crowd:
+                writer.write(b"GET /")
+            await crowd[-1][1].drain()
+
+            for _ in range(3):
+                assert (await sent(port, *get("/healthz")))[0] == 200
+
+            with suppress(ConnectionError):
+                assert await crowd[0][0].read() == b"", "the oldest had to go"
+            crowd[-1][1].write(b"healthz HTTP/1.1\r\n\r\n")
+            assert (await crowd[-1][0].read()).startswith(b"HTTP/1.1 200"), "the newest was kept"
+            for _, writer in crowd:
                 writer.close()
 
     asyncio.run(tell())

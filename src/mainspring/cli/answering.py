@@ -29,7 +29,7 @@ PATIENCE: Final = 5.0
 LONGEST: Final = 16_384
 """Bytes of a request with its headers."""
 AT_ONCE: Final = 50
-"""Connections at a time; more are closed unanswered."""
+"""Connections at a time. One more ends the oldest that has not sent its request, so that idle ones keep no probe out."""
 
 
 class Address(NamedTuple):
@@ -78,19 +78,28 @@ class Said(NamedTuple):
 async def answering(address: Address, app: Mainspring, node: Node) -> AsyncIterator[int]:
     """Answer for a node while the block runs; yields the port, which is another than the one given if that is 0."""
     clients: set[asyncio.Task[None]] = set()
+    reading: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the oldest first
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         me = asyncio.current_task()
+        if len(clients) >= AT_ONCE and reading:
+            oldest = next(iter(reading))
+            clients.discard(oldest)
+            reading.pop(oldest).transport.abort()
         if me is None or len(clients) >= AT_ONCE:
             writer.close()
             return
         clients.add(me)
+        reading[me] = writer
         try:
             async with asyncio.timeout(PATIENCE):
-                await _answer(reader, writer, app, node)
+                request = await reader.readuntil(b"\r\n\r\n")
+                reading.pop(me, None)
+                await _answer(request, writer, app, node)
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             log.debug("a request for the health of the node was not read to its end")
         finally:
+            reading.pop(me, None)
             clients.discard(me)
             writer.close()
 
@@ -110,8 +119,8 @@ async def answering(address: Address, app: Mainspring, node: Node) -> AsyncItera
             await asyncio.wait(tuple(clients))
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, app: Mainspring, node: Node) -> None:
-    first, *headers = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+async def _answer(request: bytes, writer: asyncio.StreamWriter, app: Mainspring, node: Node) -> None:
+    first, *headers = request.decode("latin-1").split("\r\n")
     words = first.split(" ")
     peer = writer.get_extra_info("peername")
     try:
