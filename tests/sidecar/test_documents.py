@@ -17,6 +17,7 @@ import pytest
 
 from mainspring.errors import SchemaError, StoreError, StoreUnavailable
 from mainspring.stores.sidecar import SidecarStore
+from mainspring.stores.sidecar.file import SystemFiles
 from mainspring.testing.contract import plans
 from tests.sidecar.files import FaultyFiles, UnsyncedFiles
 from tests.sidecar.opened import Place, seen
@@ -409,3 +410,30 @@ async def test_a_link_that_leads_to_nothing_yet_is_filled_and_one_in_a_circle_is
     place.path.symlink_to(place.path)
     with pytest.raises(StoreError, match="its links lead nowhere"):
         await place.open()
+
+
+@pytest.mark.parametrize("kind", ["symbolic link", "several names", "no regular file"])
+async def test_a_lock_that_leads_elsewhere_is_refused_and_overwrites_nothing(place: Place, kind: str) -> None:
+    place.path.parent.mkdir(parents=True)
+    lock, victim = place.path.with_suffix(".lock"), place.folder / "authorized_keys"
+    victim.write_text("ssh-ed25519 AAAA", encoding="ascii")
+    match kind:
+        case "symbolic link":
+            lock.symlink_to(victim)
+        case "several names":
+            lock.hardlink_to(victim)
+        case _:
+            os.mkfifo(lock)
+
+    with pytest.raises(StoreError, match=rf"background_jobs\.lock is .*{kind}.*delete it"):
+        await SidecarStore(place.folder).open()
+
+    assert victim.read_text(encoding="ascii") == "ssh-ed25519 AAAA"
+
+
+async def test_only_their_owner_reads_a_new_document_and_its_lock(place: Place) -> None:
+    async with place.world(SystemFiles()) as world:
+        await plans.add(world)
+
+    for path in (place.path, place.path.with_suffix(".lock")):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path

@@ -16,7 +16,6 @@ from typing import Final, Protocol
 FOLDER: Final = "_system"
 NAME: Final = "background_jobs.json"
 
-_MODE: Final = 0o644
 _OURS_ALONE: Final = 0o600
 _OF_GROUP: Final = 0o070
 _WRITABLE: Final = 0o222
@@ -74,7 +73,7 @@ class SystemFiles:
         path.unlink(missing_ok=True)  # of somebody who was killed, and who may have been another user
         before = like.stat() if like.exists() else None
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        file = os.open(path, flags, _MODE if before is None else _OURS_ALONE)
+        file = os.open(path, flags, _OURS_ALONE)
         if before:
             _make_like(file, before)
         return file

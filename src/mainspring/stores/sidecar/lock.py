@@ -3,8 +3,10 @@
 Beside the document itself, if its name is a link: two names of one document have one lock.
 """
 
+import errno
 import fcntl
 import os
+import stat
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +31,7 @@ class FileLock:
 
     def take(self) -> None:
         """Take the lock; `StoreError` names who has it."""
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = self._open()
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(file, 0)
@@ -43,6 +45,27 @@ class FileLock:
             raise
         self._file = file
         _HELD.add(self)
+
+    def _open(self) -> int:
+        """Open the file, and nothing that somebody has put in its place: what it holds is overwritten."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            file = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise self._foreign("a symbolic link") from None
+            raise
+        found = os.fstat(file)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            return file
+        os.close(file)
+        raise self._foreign("a file with several names" if stat.S_ISREG(found.st_mode) else "no regular file")
+
+    def _foreign(self, what: str) -> StoreError:
+        return StoreError(
+            f"sidecar {self._document}",
+            f"{self._path} is {what}, and was not made by Mainspring; see who may write to its folder, and delete it",
+        )
 
     def check(self) -> None:
         """See that the lock is still the one that others would find: else somebody may have the document too."""
