@@ -152,6 +152,8 @@ def test_it_is_said_how_to_sign_in_and_what_a_network_needs(
     ("options", "says"),
     [
         (["--password-env", "NO_SUCH_VARIABLE"], "no variable NO_SUCH_VARIABLE"),
+        (["--password-env", ""], "the name of the variable is empty"),
+        (["--token-file", ""], "Is a directory"),
         (["--token-file", "no-such-file"], "no-such-file"),
         (["--token-file", "x", "--password-env", "X"], "give one of them"),
         (["--origin", "admin.example.com"], "write it as https://admin.example.com"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mainspring.cli.codes import Code
+from mainspring.cli.echo import echo
 from mainspring.cli.logs import set_up_logging
 from mainspring.cli.reach import app_argument, wants_debug
 from mainspring.cli.root import Refusal
@@ -84,9 +85,9 @@ def dashboard(
     board = make(load_app(target, debug=wants_debug()), auth=auth, origins=origins, title=title)
     listening = listen(host, port)
     address = url(host, listening.getsockname()[1])
-    click.echo(f"{title} is at {address} (Ctrl-C ends it)")
+    echo(f"{title} is at {address} (Ctrl-C ends it)")
     for sentence in welcome(host, password_env, token_file):
-        click.echo(sentence)
+        echo(sentence)
     sys.stdout.flush()
     if opens:
         threading.Timer(0.5, webbrowser.open, [address]).start()
@@ -96,11 +97,13 @@ def dashboard(
 def _auth(password_env: str | None, token_file: Path | None) -> "Auth | None":
     from mainspring.web import Password, TokenFile  # noqa: PLC0415 - as above
 
-    if password_env and token_file:
+    if password_env is not None and token_file is not None:
         raise click.UsageError("--password-env and --token-file: give one of them")
-    if token_file:
+    if token_file is not None:
         return TokenFile(token_file)
-    if password_env:
+    if password_env == "":  # a shell variable that is not set must not open the dashboard to everybody
+        raise click.UsageError("--password-env: the name of the variable is empty; give the name of one that is set")
+    if password_env is not None:
         if password_env not in os.environ:
             raise Refusal(f"there is no variable {password_env} in the environment", Code.USAGE)
         return Password(os.environ[password_env])
@@ -133,7 +136,7 @@ def listen(host: str, port: int | None, *, quietly: bool = False) -> socket.sock
             if port is None and tried and error.errno == errno.EADDRINUSE:
                 following = tried + 1 if tried + 1 < PORT + TRIES else "any other"
                 if not quietly:
-                    click.echo(f"Port {tried} is taken, trying {following}.", err=True)
+                    echo(f"Port {tried} is taken, trying {following}.", err=True)
                 continue
             option = "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"
             raise Refusal(f"{host}:{tried}: {error.strerror}; choose another with {option}") from error
