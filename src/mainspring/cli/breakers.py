@@ -8,6 +8,7 @@ import click
 
 from mainspring.app import Mainspring
 from mainspring.cli.acting import acting
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, print_table
@@ -49,7 +50,7 @@ async def list_breakers(app: Mainspring, *, as_json: bool) -> None:
     if as_json:
         print_json(*found)
     elif not found:
-        click.echo("No task has a breaker; write @app.task(breaker=True).")
+        echo("No task has a breaker; write @app.task(breaker=True).")
     else:
         print_table(COLUMNS, [_row(view, page.now) for view in found])
 
@@ -68,10 +69,10 @@ async def show(app: Mainspring, *, task: str, limit: int, as_json: bool) -> None
     now = app.store.now()
     rule = story.breaker.rule
     cooldown = length(duration(rule.cooldown))
-    click.echo(f"{task} opens after {rule.threshold} failures in a row, and probes after {cooldown}.")
+    echo(f"{task} opens after {rule.threshold} failures in a row, and probes after {cooldown}.")
     print_table(COLUMNS, [_row(story.breaker, now)])
     if story.changes:
-        click.echo()
+        echo()
         print_table(CHANGES, [_change(change, now) for change in story.changes])
 
 
@@ -129,9 +130,9 @@ async def _force(
     elif changed is None:
         there = (await app.breakers.show(task, limit=1)).breaker
         word = f"{_by(there.by, there.reason)}, {ago(there.since, app.store.now(), shortly=True)}"
-        click.echo(f"the breaker of {task} is {there.circuit.phase} already, {word}")
+        echo(f"the breaker of {task} is {there.circuit.phase} already, {word}")
     else:
-        click.echo(f"the breaker of {task} {done}")
+        echo(f"the breaker of {task} {done}")
 
 
 def _row(view: BreakerView, now: datetime) -> tuple[str, ...]:

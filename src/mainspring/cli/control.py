@@ -11,6 +11,7 @@ from mainspring.app import Mainspring
 from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
 from mainspring.cli.control_statements import iterate, submit
+from mainspring.cli.echo import echo
 from mainspring.cli.enqueue import json_object
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, named_app, reaches_store, source_of_app
@@ -54,9 +55,9 @@ async def list_rows(app: Mainspring, *, limit: int, after: str | None, as_json: 
         now = app.store.now()
         print_table(COLUMNS, [_cells(row, now) for row in rows])
         if len(rows) == limit:
-            click.echo(f"There may be more: --after {rows[-1].qname}")
+            echo(f"There may be more: --after {rows[-1].qname}")
     else:
-        click.echo("No such schedules.")
+        echo("No such schedules.")
 
 
 @control.command()
@@ -91,7 +92,7 @@ def add(
     if as_json:
         print_json(row)
     else:
-        click.echo(f"{row.qname} is there: {row.rule.explain()}")
+        echo(f"{row.qname} is there: {row.rule.explain()}")
 
 
 @control.command()
@@ -115,7 +116,7 @@ async def run(app: Mainspring, *, name: str, named: str | None, as_json: bool) -
     if as_json:
         print_json({"id": job.id, "task": job.task, "fresh": job.fresh})
     else:
-        click.echo(job.id)
+        echo(job.id)
 
 
 @control.command()
@@ -143,9 +144,9 @@ async def cancel(app: Mainspring, *, names: Sequence[str], as_json: bool) -> int
             if as_json:
                 print_json({"name": name, "changed": problem is None, "problem": problem})
             elif problem:
-                click.echo(f"mainspring: {problem}", err=True)
+                echo(f"mainspring: {problem}", err=True)
             else:
-                click.echo(f"{name} is cancelled")
+                echo(f"{name} is cancelled")
     return code
 
 
@@ -162,7 +163,7 @@ async def flush(app: Mainspring, *, as_json: bool) -> None:
     if as_json:
         print_json({"flushed": True})
     else:
-        click.echo("flushed")
+        echo("flushed")
 
 
 for command in (submit, iterate):

@@ -15,6 +15,7 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
+from mainspring.cli.echo import echo
 from mainspring.cli.enqueue import json_object
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, named_app
@@ -131,11 +132,11 @@ class Progress:
         if done.failed > self._failed:
             self._failed = done.failed
             if len(done.errors) == done.failed:  # of many, only the first are kept
-                click.echo(f"batch {done.batches:,} failed: {done.errors[-1]}", err=True)
+                echo(f"batch {done.batches:,} failed: {done.errors[-1]}", err=True)
         if now - self._told >= self._every:
             self._told = now
             batches = count(done.batches, "batch", "batches")
-            click.echo(f"{done.rows:,}{self._of} rows {self._verb}, {batches}", err=True)
+            echo(f"{done.rows:,}{self._of} rows {self._verb}, {batches}", err=True)
 
 
 def _closed(app: Mainspring, work: Callable[[], Awaitable[T]]) -> T:
@@ -153,7 +154,7 @@ def _tell(done: Iterated, *, dry: bool, as_json: bool) -> None:
         print_json(done)
         return
     if done.stopped:
-        click.echo("nothing is written")
+        echo("nothing is written")
         return
     said = "there are" if dry else "written:"
     line = f"{said} {count(done.rows, 'row')} in {count(done.batches, 'batch', 'batches')}"
@@ -161,4 +162,4 @@ def _tell(done: Iterated, *, dry: bool, as_json: bool) -> None:
         line += f", {count(done.retried, 'retry', 'retries')}"
     if done.failed:
         line += f", {count(done.failed, 'batch', 'batches')} failed"
-    click.echo(line)
+    echo(line)

@@ -11,6 +11,7 @@ import msgspec
 from mainspring.app import Mainspring
 from mainspring.cli.acting import acting
 from mainspring.cli.durations import DURATION
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import VARIABLE, as_json, named_app
 from mainspring.cli.target import NoApp
@@ -123,7 +124,7 @@ def _told(job: "JobHandle[object]", *, as_json: bool) -> None:
     if as_json:
         print_json({"id": job.id, "task": job.task, "fresh": job.fresh})
     elif job.fresh:
-        click.echo(job.id)
+        echo(job.id)
     else:
-        click.echo(job.id)
-        click.echo("It was there before: its unique key is taken.", err=True)
+        echo(job.id)
+        echo("It was there before: its unique key is taken.", err=True)

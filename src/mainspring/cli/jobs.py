@@ -10,6 +10,7 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
+from mainspring.cli.echo import echo
 from mainspring.cli.enqueue import enqueue
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
@@ -85,15 +86,15 @@ async def list_jobs(
     if as_json:
         print_json(*found)
         if hint:
-            click.echo(f"mainspring: {hint}", err=True)
+            echo(f"mainspring: {hint}", err=True)
         return
     if not found:
-        click.echo(f"No such jobs: {hint}" if hint else "No such jobs.")
+        echo(f"No such jobs: {hint}" if hint else "No such jobs.")
         return
     now = app.store.now()
     print_table(COLUMNS, [_row(view, now) for view in found])
     if more is not None:
-        click.echo(f"There are more: --after {more}")
+        echo(f"There are more: --after {more}")
 
 
 @jobs.command()
@@ -173,9 +174,9 @@ async def _each(
             if as_json:
                 print_json({"id": job, "done": not problem, "state": state, "problem": problem or None})
             elif problem:
-                click.echo(f"{job}: {problem}" if str(job) not in problem else problem, err=True)
+                echo(f"{job}: {problem}" if str(job) not in problem else problem, err=True)
             else:
-                click.echo(f"{job} {'is asked to stop' if state is State.RUNNING else done}")
+                echo(f"{job} {'is asked to stop' if state is State.RUNNING else done}")
     return code
 
 

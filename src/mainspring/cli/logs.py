@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from mainspring.cli.echo import visible
 from mainspring.runtime.call import current_call
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -33,6 +34,9 @@ class Lines(logging.Formatter):
     def __init__(self, *, with_process: bool) -> None:
         process = "[%(process)d] " if with_process else ""
         super().__init__(f"%(asctime)s.%(msecs)03d %(levelname)-7s {process}%(name)s: %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
         line = super().formatMessage(record)

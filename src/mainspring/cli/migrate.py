@@ -9,6 +9,7 @@ import click
 
 from mainspring.app import Mainspring
 from mainspring.cli.codes import Code
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import app_of, app_option, as_json, server_of, source_of_app, url_option
 from mainspring.cli.root import Refusal
@@ -51,20 +52,20 @@ def migrate(
     store = _checked(app, only_postgres="--sql" if as_sql else "--grant" if roles else "")
     name = source_of_app(app).name
     if as_sql:
-        click.echo(asyncio.run(_script(store, roles)))
+        echo(asyncio.run(_script(store, roles)))
         return
     found, after, dropped, kept = asyncio.run(_migrated(app, store, roles, check=check))
     if as_json:
         versions = {"found": found.found, "now": after.found, "wanted": after.wanted}
         print_json({"store": name, **versions, "granted": roles, "dropped": dropped, "kept": len(kept)})
     else:
-        click.echo(f"{name}: {_told(found, after, 'document' if sidecar_of(store) else 'tables')}")
+        echo(f"{name}: {_told(found, after, 'document' if sidecar_of(store) else 'tables')}")
         for role in roles:
-            click.echo(f"{name}: the role {role} may work with it")
+            echo(f"{name}: the role {role} may work with it")
         for row, problem in kept:
-            click.echo(f"{name}: a row is kept and does nothing: {problem}: {row[:200]}")
+            echo(f"{name}: a row is kept and does nothing: {problem}: {row[:200]}")
         if dropped:
-            click.echo(f"{name}: {count(dropped, 'day')} of history dropped")
+            echo(f"{name}: {count(dropped, 'day')} of history dropped")
     click.get_current_context().exit(Code.DONE if after.found >= after.wanted else Code.FAILED)
 
 

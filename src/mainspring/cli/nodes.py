@@ -9,6 +9,7 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.acting import acting
 from mainspring.cli.durations import DURATION
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.root import Refusal
@@ -53,7 +54,7 @@ async def list_nodes(app: Mainspring, *, dead_too: bool, as_json: bool) -> None:
         print_json(*found)
         return
     if not found:
-        click.echo("No node is alive." if not dead_too else "There were no nodes.")
+        echo("No node is alive." if not dead_too else "There were no nodes.")
         return
     now = app.store.now()
     rows = [
@@ -125,7 +126,7 @@ async def stacks(app: Mainspring, *, node: str, timeout: timedelta, as_json: boo
     if as_json:
         print_json(done)
     else:
-        click.echo(done.answer)
+        echo(done.answer)
 
 
 async def _give(app: Mainspring, action: str, ids: Sequence[str], order: NodeOrder, *, as_json: bool) -> None:
@@ -136,4 +137,4 @@ async def _give(app: Mainspring, action: str, ids: Sequence[str], order: NodeOrd
             if as_json:
                 print_json(given)
             else:
-                click.echo(f"{node} is asked; it learns of it with its next renewal")
+                echo(f"{node} is asked; it learns of it with its next renewal")

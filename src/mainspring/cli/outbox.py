@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.echo import echo
 from mainspring.cli.outbox_letters import deadletters, discard, replay
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reached_outboxes, reaches_store
@@ -52,7 +53,7 @@ async def list_outboxes(app: Mainspring, *, as_json: bool) -> None:
     if as_json:
         print_json(*found)
     elif not found:
-        click.echo(NONE)
+        echo(NONE)
     else:
         print_table(COLUMNS, [_row(view, app.store.now()) for view in found])
 
@@ -74,9 +75,9 @@ async def lag(app: Mainspring, *, names: Sequence[str], all_: bool, as_json: boo
     if as_json:
         print_json(*found)
     elif not views:
-        click.echo(NONE)
+        echo(NONE)
     elif not found:
-        click.echo("Nothing waits.")
+        echo("Nothing waits.")
     else:
         print_table(LAGS, [_lag_row(one, looked.now) for one in found])
 

@@ -17,6 +17,7 @@ import msgspec
 from mainspring.app import Mainspring
 from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import plain, print_json
 from mainspring.cli.reach import as_json, reached_outboxes, reaches_store
 from mainspring.cli.schedules_run import Progress
@@ -141,13 +142,13 @@ async def deadletters(
         print_json(*found)
     elif which.ids:
         for line in _pages(found, app.store.now()):
-            click.echo(line)
+            echo(line)
     elif not found:
-        click.echo("No such dead letters.")
+        echo("No such dead letters.")
     else:
         print_table(COLUMNS, [_row(one, app.store.now()) for one in found])
     if more is not None and not as_json:
-        click.echo(f"There are more: --after {more}")
+        echo(f"There are more: --after {more}")
     return await _tell_others(app, store, which, {one.id for one in found}) if more is None else Code.DONE
 
 
@@ -241,11 +242,11 @@ async def _act(
     if as_json:
         print_json({"found": total + chosen.left, "chosen": total, "done": done})
     else:
-        click.echo(plan.done.format(count(done, "dead letter")) if total else "No such dead letters.")
+        echo(plan.done.format(count(done, "dead letter")) if total else "No such dead letters.")
         if done < total:
-            click.echo(f"{count(total - done, 'other')} had changed meanwhile, and stay as they are", err=True)
+            echo(f"{count(total - done, 'other')} had changed meanwhile, and stay as they are", err=True)
         if chosen.left:
-            click.echo(f"There are {chosen.left:,} more.")
+            echo(f"There are {chosen.left:,} more.")
     return code
 
 
@@ -276,7 +277,7 @@ async def _all(store: Outboxes, which: LetterFilter) -> AsyncIterator[Letter]:
 def _preview(chosen: Chosen, now: datetime) -> None:
     print_table(COLUMNS, [_row(one, now) for one in chosen.shown])
     if (more := len(chosen.ids) - len(chosen.shown)) > 0:
-        click.echo(f"and {more:,} more")
+        echo(f"and {more:,} more")
 
 
 async def _check(store: Outboxes, which: Selection) -> None:
@@ -296,7 +297,7 @@ async def _tell_others(app: Mainspring, store: Outboxes, which: Selection, found
     every = LetterFilter(ids=tuple(missing), states=tuple(LetterState))
     there = {letter.id: letter async for letter in _all(store, every)}
     for one in missing:
-        click.echo(f"{one}: {_standing(there[one], app.store.now()) if one in there else NOT_THERE}", err=True)
+        echo(f"{one}: {_standing(there[one], app.store.now()) if one in there else NOT_THERE}", err=True)
     return Code.FAILED
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 import click
 
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.plugins_check import install_check
 from mainspring.cli.reach import as_json, named_app
@@ -46,7 +47,7 @@ def list_plugins(*, named: str | None, target: str | None, as_json: bool) -> Non
     elif found:
         print_table(COLUMNS, [_row(one) for one in found])
     else:
-        click.echo("There are no plugins: none is installed in the app, and no package offers any.")
+        echo("There are no plugins: none is installed in the app, and no package offers any.")
 
 
 plugins.add_command(install_check)

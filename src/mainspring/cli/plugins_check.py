@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from mainspring.cli.codes import Code
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json
 from mainspring.cli.root import Refusal
@@ -71,11 +72,11 @@ def install_check(*, target: str, grants: tuple[Capability, ...], as_json: bool)
     else:
         for title in ("plugin", "version", "about", "requires", "declares", "tasks", "schedules", "services"):
             if text := _text(found.get(title)):
-                click.echo(f"{title:<10} {text}")
+                echo(f"{title:<10} {text}")
         for problem in problems:
-            click.echo(f"mainspring: {problem}", err=True)
+            echo(f"mainspring: {problem}", err=True)
         if not problems:
-            click.echo(f"{'result':<10} it can be installed")
+            echo(f"{'result':<10} it can be installed")
     click.get_current_context().exit(Code.FAILED if problems else Code.DONE)
 
 

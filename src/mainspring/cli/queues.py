@@ -7,6 +7,7 @@ import click
 
 from mainspring.app import Mainspring
 from mainspring.cli.acting import acting
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, print_table
@@ -40,7 +41,7 @@ async def list_queues(app: Mainspring, *, as_json: bool) -> None:
         print_json(*found)
         return
     if not found:
-        click.echo("No jobs wait or run, and nothing is paused.")
+        echo("No jobs wait or run, and nothing is paused.")
         return
     rows = [
         (one.name, "paused" if one.paused else "open", str(one.waiting), str(one.running), _why(app, one.paused))
@@ -80,9 +81,9 @@ def _tell(name: str, *, changed: bool, paused: bool, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "paused": paused, "changed": changed})
     elif paused:
-        click.echo(f"{name} is paused" if changed else f"{name} was paused already")
+        echo(f"{name} is paused" if changed else f"{name} was paused already")
     else:
-        click.echo(f"{name} goes on" if changed else f"{name} was not paused")
+        echo(f"{name} goes on" if changed else f"{name} was not paused")
 
 
 def _why(app: Mainspring, pause: Pause | None) -> str:

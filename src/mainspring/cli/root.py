@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from mainspring.cli.codes import Code, code_of
+from mainspring.cli.echo import echo
 from mainspring.cli.lazy import LazyGroup
 from mainspring.errors import MainspringError
 
@@ -77,5 +78,5 @@ def _write_to_nobody() -> None:
 
 
 def _told(line: str, code: int) -> int:
-    click.echo(line, err=True)
+    echo(line, err=True)
     return code

@@ -9,6 +9,7 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.acting import Deed, acting
 from mainspring.cli.codes import Code
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.schedules_add import add, change
@@ -72,11 +73,11 @@ async def list_schedules(app: Mainspring, *, owner: str | None, limit: int, afte
         seconds = have_seconds(map(_next, looks))
         print_table(COLUMNS, [_row(look, await _last(app, look), now, seconds=seconds) for look in looks])
     elif not unreadable:
-        click.echo("No such schedules.")
+        echo("No such schedules.")
     for name, problem in unreadable.items():
         _tell_unreadable(name, problem, as_json=as_json)
     if more is not None and not as_json:
-        click.echo(f"There are more: --after {more}")
+        echo(f"There are more: --after {more}")
 
 
 @schedules.command()
@@ -126,7 +127,7 @@ async def remove(app: Mainspring, *, names: Sequence[str], yes: bool, as_json: b
         found = await app.schedules.get(name)
         if found.owner is not None:
             back = f"{name} is declared by {found.owner}, and comes back with its next start"
-            click.echo(f"{back}; take it out of the code, or pause it", err=True)
+            echo(f"{back}; take it out of the code, or pause it", err=True)
         if not yes and not deed.confirmed(f"Remove {name} ({rule_text(found.plan.rule)}, {found.plan.template.task})?"):
             return False
         await app.schedules.remove(name)
@@ -169,9 +170,9 @@ async def _each(
             if as_json:
                 print_json({"name": name, "changed": changed, "problem": problem or None})
             elif problem:
-                click.echo(f"mainspring: {problem}", err=True)
+                echo(f"mainspring: {problem}", err=True)
             else:
-                click.echo(f"{name} {done if changed else otherwise}")
+                echo(f"{name} {done if changed else otherwise}")
     return code
 
 
@@ -204,4 +205,4 @@ def _tell_unreadable(name: str, problem: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "unreadable": problem})
     else:
-        click.echo(f"{name} cannot be understood here: {problem}", err=True)
+        echo(f"{name} cannot be understood here: {problem}", err=True)

@@ -8,6 +8,7 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, named_app, reaches_store, source_of_app
 from mainspring.cli.root import Refusal
@@ -82,7 +83,7 @@ async def change(
         changed = await _changed(app, name, task, said, no_until=no_until, no_max_runs=no_max_runs)
         deed.did()
     if changed.owner is not None and not as_json:
-        click.echo(f"{name} is declared by {changed.owner}, and is declared again with its next start", err=True)
+        echo(f"{name} is declared by {changed.owner}, and is declared again with its next start", err=True)
     _tell(app, changed, said, "is changed", as_json=as_json)
 
 
@@ -127,6 +128,6 @@ def _tell(app: Mainspring, schedule: Schedule, said: Said, done: str, *, as_json
         return
     following = next_text(schedule, app.store.now())
     explained = schedule.plan.rule.explain()
-    click.echo(f"{schedule.name} {done}: {explained}" + (f" Next: {following}." if following else ""))
+    echo(f"{schedule.name} {done}: {explained}" + (f" Next: {following}." if following else ""))
     if said.once and (text := placed_text(said.once, said.tz or "UTC")):
-        click.echo(text)
+        echo(text)

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.schedules_words import INSTANT, placed
@@ -56,7 +57,7 @@ async def next_slots(app: Mainspring, *, name: str, number: int, after: datetime
         return
     print_slots(slots, now)
     for line in _remarks(schedule, slots, now):
-        click.echo(line)
+        echo(line)
 
 
 @click.command()
@@ -80,8 +81,8 @@ def explain(*, words: tuple[str, ...], tz: str, number: int, after: datetime | N
         fields = {"rule": read, "explained": read.explain(), "slots": [slot_view(one) for one in slots]}
         print_json(fields)
         return
-    click.echo(read.explain())
-    click.echo("")
+    echo(read.explain())
+    echo("")
     print_slots(slots, now)
 
 
@@ -112,10 +113,10 @@ def print_slots(slots: Sequence[ShownSlot], now: datetime) -> None:
     rows = [_row(slot, now, seconds=seconds) for slot in slots]
     print_table([COLUMNS[place] for place in chosen], [[row[place] for place in chosen] for row in rows])
     if marked:
-        click.echo("")
+        echo("")
     for slot in slots:
         if slot.mark:
-            click.echo(f"{wall(slot.local, seconds=seconds)}: {'; '.join(slot.explain())}")
+            echo(f"{wall(slot.local, seconds=seconds)}: {'; '.join(slot.explain())}")
 
 
 def _row(slot: ShownSlot, now: datetime, *, seconds: bool) -> list[str]:

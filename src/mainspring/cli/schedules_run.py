@@ -12,6 +12,7 @@ from mainspring.app import Mainspring
 from mainspring.cli.acting import acting
 from mainspring.cli.codes import Code
 from mainspring.cli.durations import DURATION
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.root import Refusal
@@ -58,7 +59,7 @@ async def run(
         if as_json:
             print_json({"id": job.id, "task": job.task, "schedule": name})
         else:
-            click.echo(job.id)
+            echo(job.id)
         return
     await tell_result(app, job, timeout, as_json=as_json)
 
@@ -97,9 +98,9 @@ async def backfill(
         slots, missing = sum(part.count for part in parts), sum(part.missing for part in parts)
         if not as_json:
             span = f"from {at(start, schedule.plan.zone)} to {at(end, schedule.plan.zone)}"
-            click.echo(f"{count(slots, 'slot')} {span}, {missing:,} of them without a job")
+            echo(f"{count(slots, 'slot')} {span}, {missing:,} of them without a job")
         for line in _remarks(schedule, end, missing):
-            click.echo(line, err=True)
+            echo(line, err=True)
         if missing > ASKS_ABOVE and not yes and not dry_run and not deed.confirmed(f"Make {missing:,} jobs?"):
             return Code.FAILED
         deed.count = made = 0
@@ -114,7 +115,7 @@ async def backfill(
     if as_json:
         print_json({"name": name, "from": start, "to": end, "slots": slots, "missing": missing, "made": made})
     elif not dry_run:
-        click.echo(f"{count(made, 'job')} made")
+        echo(f"{count(made, 'job')} made")
     return Code.DONE
 
 
@@ -130,7 +131,7 @@ class Progress:
         now = time.monotonic()
         if now - self._told >= self._every and done < self._total:
             self._told = now
-            click.echo(f"{done:,} of {self._total:,}", err=True)
+            echo(f"{done:,} of {self._total:,}", err=True)
 
 
 def _remarks(schedule: Schedule, end: datetime, missing: int) -> Iterator[str]:

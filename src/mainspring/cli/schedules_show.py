@@ -10,6 +10,7 @@ from uuid import UUID
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import plain, print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.schedules_words import run_fields, schedule_fields
@@ -51,7 +52,7 @@ async def show(app: Mainspring, *, name: str, as_json: bool) -> None:
         return
     states = await _states(app, of_late)
     for line in page(look, of_late, states, now):
-        click.echo(line)
+        echo(line)
 
 
 @click.command()
@@ -80,12 +81,12 @@ async def runs(app: Mainspring, *, name: str | None, limit: int, after: UUID | N
         print_json(*map(run_fields, found))
         return
     if not found:
-        click.echo("No such runs.")
+        echo("No such runs.")
         return
     columns, rows = run_table(found, await _states(app, found), app.store.now(), named=name is None)
     print_table(columns, rows)
     if more is not None:
-        click.echo(f"There are more: --after {more}")
+        echo(f"There are more: --after {more}")
 
 
 async def _states(app: Mainspring, found: Sequence[Run]) -> dict[UUID, State]:

@@ -9,6 +9,7 @@ from uuid import UUID
 import click
 
 from mainspring.app import Mainspring
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import plain, print_json, unfolded
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, lines
@@ -31,7 +32,7 @@ async def show(app: Mainspring, *, job: UUID, as_json: bool) -> None:
         print_json({**unfolded(view), "attempts": attempts, "log_lines": log_lines})
         return
     for line in page(view, attempts, log_lines, app.store.now()):
-        click.echo(line)
+        echo(line)
 
 
 def page(

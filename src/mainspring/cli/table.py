@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from mainspring.cli.echo import echo, visible_cell
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -55,12 +57,13 @@ Row = Sequence[str]
 def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Print rows of text under their titles."""
     width = terminal_width()
+    rows = [[visible_cell(cell) for cell in row] for row in rows]
     chosen, fitted = fit(columns, rows, width) if width else (list(columns), rows)
     if width and has_rich():
         _print_rich(chosen, fitted)
     else:
         for line in lines(chosen, fitted):
-            click.echo(line)
+            echo(line)
 
 
 def fit(columns: Sequence[Column], rows: Sequence[Row], width: int) -> tuple[list[Column], list[Row]]:

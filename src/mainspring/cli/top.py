@@ -17,6 +17,7 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.codes import Code
 from mainspring.cli.durations import DURATION
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import app_of, as_json, reached, url_option
 from mainspring.cli.root import Refusal
@@ -70,12 +71,12 @@ def _must_be_watched() -> None:
 
 def print_frame(frame: Frame) -> None:
     """Print one look as text."""
-    click.echo(headline(frame))
+    echo(headline(frame))
     for warning in frame.warnings:
-        click.echo(told(warning))
+        echo(told(warning))
     for section in sections(frame):
         if section.rows:
-            click.echo()
+            echo()
             print_table(section.columns, section.rows)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from mainspring.cli.echo import visible_cell
 from mainspring.cli.table import Column, Row
 from mainspring.cli.top_gather import Frame, QueueRow
 from mainspring.client.health.finding import Finding
@@ -203,5 +204,4 @@ def _progress(percent: float | None, message: str) -> str:
 
 def printable(text: str) -> str:
     """Keep of a text what can be shown in a cell: no line ends, and nothing that a terminal would obey."""
-    line = text.strip().split("\n", 1)[0]
-    return "".join(one if one.isprintable() else "·" for one in line)
+    return visible_cell(text.strip().split("\n", 1)[0])

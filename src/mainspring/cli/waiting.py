@@ -4,10 +4,9 @@ import asyncio
 from datetime import timedelta
 from typing import Final
 
-import click
-
 from mainspring.app import Mainspring
 from mainspring.cli.codes import Code
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import plain, print_json
 from mainspring.cli.reach import source_of_app
 from mainspring.cli.root import Refusal
@@ -61,7 +60,7 @@ async def _watch(store: Store, job: "JobHandle[object]") -> None:
         except StoreError:  # whoever waits for the result is told
             continue
         if why and why != told:
-            click.echo(f"mainspring: the job waits: {why}", err=True)
+            echo(f"mainspring: the job waits: {why}", err=True)
         told = why
 
 

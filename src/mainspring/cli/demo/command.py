@@ -29,6 +29,7 @@ from mainspring.cli.demo.events import Moment
 from mainspring.cli.demo.fates import FATES
 from mainspring.cli.demo.story import Story, read_story
 from mainspring.cli.demo.view import View, view
+from mainspring.cli.echo import echo
 from mainspring.cli.root import Refusal
 from mainspring.client.urls import VARIABLE
 from mainspring.core.job import FINISHED, JobId
@@ -61,7 +62,7 @@ def demo(*, seconds: float, keep: bool, dashboard: bool, stay: bool | None, open
     """
     has_board = dashboard and is_there()
     if dashboard and not has_board:
-        click.echo("To watch it in a browser, too: pip install 'mainspring[dashboard]'")
+        echo("To watch it in a browser, too: pip install 'mainspring[dashboard]'")
     stays = stay if stay is not None else has_board and sys.stdout.isatty()
     folder = Path(tempfile.mkdtemp(prefix="mainspring-demo-"))
     try:
@@ -70,7 +71,7 @@ def demo(*, seconds: float, keep: bool, dashboard: bool, stay: bool | None, open
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
     if keep:
-        click.echo(f"\nLook around: mainspring jobs list --url sqlite:///{folder / 'demo.db'}")
+        echo(f"\nLook around: mainspring jobs list --url sqlite:///{folder / 'demo.db'}")
     click.get_current_context().exit(Code.DONE if story.nothing_lost else Code.FAILED)
 
 
@@ -91,7 +92,7 @@ class Demo:
         # The terminal is the story's: what the dashboard has to say goes where the workers' words go.
         logging.basicConfig(filename=self._folder / "demo.log", level=logging.WARNING)
         os.environ[VARIABLE] = f"sqlite:///{self._folder / 'demo.db'}"
-        click.echo("Two workers, a SQLite file, and jobs of every fate. Ctrl-C ends it early.")
+        echo("Two workers, a SQLite file, and jobs of every fate. Ctrl-C ends it early.")
         if self._has_board:
             from mainspring.cli.demo import shop  # noqa: F401, PLC0415 - adds to the app of tasks
         from mainspring.cli.demo.tasks import app  # noqa: PLC0415 - reads the variable when it is imported
@@ -114,12 +115,12 @@ class Demo:
     async def _board(self, app: "Mainspring") -> AsyncIterator[str]:
         """Serve the dashboard where there is one; gives its address, or nothing."""
         if not self._has_board:
-            click.echo()
+            echo()
             yield ""
             return
         async with served(app) as address:
             ends = "" if self._stays else " (it ends by itself, with the story; --stay keeps it until Ctrl-C)"
-            click.echo(f"Watch it in a browser: {address}{ends}\n")
+            echo(f"Watch it in a browser: {address}{ends}\n")
             sys.stdout.flush()
             if self._opens:
                 threading.Timer(0.5, webbrowser.open, [address]).start()
@@ -140,7 +141,7 @@ class Demo:
         """Tell the story, and let the rest go on until somebody ends it."""
         _tell(story)
         where = f"The dashboard stays at {address}, with work going on" if address else "The workers stay"
-        click.echo(f"\n{where}. Ctrl-C ends it.")
+        echo(f"\n{where}. Ctrl-C ends it.")
         while not self._stop.is_set():
             self._check(workers)
             with suppress(TimeoutError):
@@ -213,9 +214,9 @@ class Demo:
 
 
 def _tell(story: Story) -> None:
-    click.echo()
+    echo()
     for sentence in story.sentences():
-        click.echo(textwrap.fill(sentence, width=min(100, shutil.get_terminal_size().columns)))
+        echo(textwrap.fill(sentence, width=min(100, shutil.get_terminal_size().columns)))
 
 
 @contextmanager

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-import click
-
 from mainspring.cli.demo.events import Happening, Moment, Watcher
 from mainspring.cli.demo.fates import FATES
+from mainspring.cli.echo import echo
 from mainspring.cli.table import Column, fit, has_rich, rich_table, terminal_width
 from mainspring.client.words import count
 from mainspring.core.job import FINISHED, WAITING, State
@@ -62,7 +61,7 @@ class Tale:
 
     def show(self, moment: Moment) -> None:
         for one in self._watcher.look(moment):
-            click.echo(line(one))
+            echo(line(one))
 
 
 class Screen:

@@ -16,6 +16,7 @@ from mainspring.cli.doctor.finding import Finding, Level, fail, ok
 from mainspring.cli.doctor.here import clock, sqlite_version, versions
 from mainspring.cli.doctor.life import FILE, ONE_PROCESS, SERVER, Bell, life
 from mainspring.cli.doctor.place import place
+from mainspring.cli.echo import echo
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import SqliteFile, app_of, app_option, as_json, file_of, server_of, source_of_app, url_option
 from mainspring.cli.sidecar import sidecar_of
@@ -142,6 +143,6 @@ def _bell_of(store: Store) -> Bell:
 
 def _print(finding: Finding) -> None:
     level = styled(f"{finding.level:<4}", finding.level)
-    click.echo(f"{level}  {finding.subject:<11}  {finding.says}")
+    echo(f"  {finding.subject:<11}  {finding.says}", prefix=level)
     if finding.do:
-        click.echo(textwrap.indent(f"→ {finding.do}", " " * 19))
+        echo(textwrap.indent(f"→ {finding.do}", " " * 19))
