@@ -73,11 +73,18 @@ def ask(method: str, address: str, **more: Any) -> httpx.Response:  # noqa: ANN4
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_where_it_is_and_ends_at_once_with_streams_open(folder: Path, sign: signal.Signals) -> None:
-    with running(folder, "--port", "0") as (program, address):
-        assert ask("GET", address).status_code == 200
-        assert ask("GET", f"{address}jobs", headers={"host": "evil.example"}).status_code == 403
-        with httpx.stream("GET", f"{address}events", timeout=60) as stream:
+def test_the_printed_address_signs_in_and_the_server_ends_at_once_with_streams_open(
+    folder: Path, sign: signal.Signals
+) -> None:
+    with running(folder, "--port", "0") as (program, printed), httpx.Client(timeout=60) as browser:
+        address, token = printed.split("login?token=")
+        assert ask("GET", address).status_code == 401, "an address of this machine is not enough"
+        assert ask("GET", f"{address}login?token=guessed").status_code == 401
+        assert ask("GET", f"{address}jobs", headers={"authorization": f"Bearer {token}"}).status_code == 200
+        assert browser.get(printed, follow_redirects=True).status_code == 200
+        assert browser.get(f"{address}jobs").status_code == 200
+        assert "token=" not in str(browser.get(printed, follow_redirects=True).url)
+        with browser.stream("GET", f"{address}events") as stream:
             chunks = stream.iter_bytes()
             assert next(chunks).startswith(b"retry:")
             begun = time.monotonic()

@@ -231,7 +231,7 @@ def test_help_loads_no_command_and_not_the_store() -> None:
     )
     loaded = set(done.stdout.splitlines()[-1].split())
     ours = {name for name in loaded if name.startswith("mainspring.cli.")}
-    assert ours == {"mainspring.cli.codes", "mainspring.cli.lazy", "mainspring.cli.root"}
+    assert ours == {"mainspring.cli.codes", "mainspring.cli.echo", "mainspring.cli.lazy", "mainspring.cli.root"}
     assert not {"sqlite3", "rich", "mainspring.stores.sqlite", "mainspring.runtime.node"} & loaded
 
 

@@ -64,14 +64,14 @@ def dashboard(
 
     Without MODULE:APP, the app is that of $MAINSPRING_APP.
 
-    Without a password or a file of tokens it answers to this machine only, and does not start on any other address. It
-    runs no jobs: `mainspring worker` does.
+    Without a password or a file of tokens it serves this machine only, and a token that is printed with its address
+    signs in. It runs no jobs: `mainspring worker` does.
     """
     try:
         import uvicorn  # noqa: F401, PLC0415 - looked for here, so that what is missing is told by its name
 
-        from mainspring.web import dashboard as make  # noqa: PLC0415 - only this command needs it
-        from mainspring.web import must_have_auth  # noqa: PLC0415 - as above
+        from mainspring.web import StartupToken, must_have_auth  # noqa: PLC0415 - only this command needs it
+        from mainspring.web import dashboard as make  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         raise Refusal(f"{error.name} is missing: pip install 'mainspring[dashboard]'") from error
     set_up_logging("info", as_json=False)
@@ -82,9 +82,10 @@ def dashboard(
         problem = f"others can reach {host}, and there is no auth"
         advice = "give --password-env NAME or --token-file FILE, or serve on 127.0.0.1"
         raise click.UsageError(f"{problem}: {advice}") from error
-    board = make(load_app(target, debug=wants_debug()), auth=auth, origins=origins, title=title)
+    drawn = StartupToken() if auth is None else None
+    board = make(load_app(target, debug=wants_debug()), auth=auth or drawn, origins=origins, title=title)
     listening = listen(host, port)
-    address = url(host, listening.getsockname()[1])
+    address = url(host, listening.getsockname()[1]) + (f"login?token={drawn.token}" if drawn else "")
     echo(f"{title} is at {address} (Ctrl-C ends it)")
     for sentence in welcome(host, password_env, token_file):
         echo(sentence)

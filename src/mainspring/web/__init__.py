@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from mainspring.web.application import api
-from mainspring.web.auth import ROLES, Auth, Identity, Password, Permission, TokenFile
+from mainspring.web.auth import ROLES, Auth, Identity, Password, Permission, StartupToken, TokenFile
 from mainspring.web.dashboard import Dashboard, dashboard
 from mainspring.web.gate import must_have_auth
 
@@ -25,6 +25,7 @@ __all__ = [
     "Identity",
     "Password",
     "Permission",
+    "StartupToken",
     "TokenFile",
     "api",
     "dashboard",

@@ -8,6 +8,7 @@ import base64
 import hmac
 import logging
 import os
+import secrets
 import stat
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -200,6 +201,28 @@ class TokenFile:
             problems.append("everyone may write it: chmod o-w")
         DeclarationError.unless(f"TokenFile {self._path}", ((False, problem) for problem in problems))
         return mark, keys
+
+
+class StartupToken:
+    """One token, drawn when the server starts and printed with its address, for a server without other auth.
+
+    An address of this machine is no proof of who asks: everybody with an account here has one, and so does everybody
+    behind a proxy that adds no header, as nginx does by default.
+    """
+
+    challenge: Final = "Bearer"
+
+    def __init__(self, *, name: str = "local", role: str = "admin") -> None:
+        self.token: Final = secrets.token_urlsafe(32)
+        self._identity: Final = Identity.of(name, role)
+
+    def __call__(self, connection: HTTPConnection) -> Identity | None:
+        given = _digest(_credentials(connection, "bearer"))
+        return self._identity if hmac.compare_digest(given, _digest(self.token)) else None
+
+
+TOKENS: Final = (TokenFile, StartupToken)
+"""Ways to tell by a token, which a browser keeps in a cookie once somebody has signed in."""
 
 
 class Key(NamedTuple):

@@ -24,7 +24,7 @@ from mainspring.web import login
 from mainspring.web.application import BASE, BESIDE, Desk, beside, body_of, described, not_found, opened
 from mainspring.web.assets import static
 from mainspring.web.audit import signed_in
-from mainspring.web.auth import Auth, Identity, TokenFile
+from mainspring.web.auth import TOKENS, Auth, Identity, StartupToken
 from mainspring.web.forms import FORM, SHOWN, read_form, said_of
 from mainspring.web.gate import allow, check_origin
 from mainspring.web.groups import ALL as ROUTES
@@ -115,7 +115,7 @@ class Dashboard:
         inside.router.redirect_slashes = False  # it would lead to whatever the header Host says
         known = {page.path for page in ALL} | {"api", *BESIDE, "static", "events", "do", "login", "logout"}
         outside: ASGIApp = Prefixed(inside, known)
-        return login.Cookied(outside) if isinstance(self._desk.auth, TokenFile) else outside
+        return login.Cookied(outside) if isinstance(self._desk.auth, TOKENS) else outside
 
     # Pages.
 
@@ -152,7 +152,7 @@ class Dashboard:
             "pages": [one for one in ALL if one.icon and who and self._shows(one, who)],
             "who": who,
             "may": lambda permission: who is not None and permission in who.permissions,
-            "can_leave": isinstance(self._desk.auth, TokenFile) and who is not None,
+            "can_leave": isinstance(self._desk.auth, TOKENS) and who is not None,
             "routes": self._routes,
             "known": {one.path for one in ALL},
             "query": answered(query),
@@ -205,25 +205,31 @@ class Dashboard:
     # Signing in by a token.
 
     async def _login(self, request: Request) -> Response:
-        if not isinstance(self._desk.auth, TokenFile):
+        if not isinstance(self._desk.auth, TOKENS):
             raise Problem(404, "not_found", "nobody signs in here")
+        if request.method == "GET" and isinstance(self._desk.auth, StartupToken) and request.query_params.get("token"):
+            return self._signed_in(request, request.query_params["token"], "")
         if request.method == "GET":
             return self._login_page(request, login.beside(request.query_params.get("next", "")))
         check_origin(request, self._desk.origins)
         said = login.fields_of(await body_of(request, FORM))
-        token = said.get("token", "").strip()
+        return self._signed_in(request, said.get("token", "").strip(), said.get("next", ""))
+
+    def _signed_in(self, request: Request, token: str, there: str) -> Response:
+        assert isinstance(self._desk.auth, TOKENS)  # noqa: S101 - there is no login page otherwise
         who = self._desk.auth(Request(login.bearing(request.scope, token))) if token else None
         signed_in(who, request.client.host if request.client else "")
         if who is None:
-            return self._login_page(request, login.beside(said.get("next", "")), refused=True)
-        return login.signed_in(request, token, said.get("next", ""))
+            return self._login_page(request, login.beside(there), refused=True)
+        return login.signed_in(request, token, there)
 
     async def _logout(self, request: Request) -> Response:
         check_origin(request, self._desk.origins)
         return login.signed_out()
 
     def _login_page(self, request: Request, there: str, *, refused: bool = False) -> Response:
-        values = {**self._values(request, None, None), "next": there, "refused": refused}
+        printed = isinstance(self._desk.auth, StartupToken)
+        values = {**self._values(request, None, None), "next": there, "refused": refused, "is_printed": printed}
         headers = {**HEADERS, "hx-refresh": "true"}  # a part of a page is not where one signs in
         return HTMLResponse(self._templates.page("login.html", values), 401 if refused else 200, headers)
 
@@ -247,7 +253,7 @@ class Dashboard:
 
     def _told(self, request: Request, status: int, error: Error, headers: dict[str, str]) -> Response:
         here = request.scope["path"].rpartition("/")[2]  # not `request.url`, which the header Host has a part in
-        if status == 401 and isinstance(self._desk.auth, TokenFile) and here != "events":
+        if status == 401 and isinstance(self._desk.auth, TOKENS) and here != "events":
             said = request.scope["query_string"].decode("latin-1")
             query = f"?{said}" if said else ""
             response = self._login_page(request, login.beside(f"{here}{query}"))

@@ -17,7 +17,17 @@ from mainspring.errors import DeclarationError
 from mainspring.web.auth import Auth, Identity, Permission
 from mainspring.web.problems import Problem
 
-_PROXIES: Final = ("forwarded", "x-forwarded", "x-real-ip", "via")
+_PROXIES: Final = (
+    "forwarded",
+    "x-forwarded",
+    "x-real-ip",
+    "x-client-ip",
+    "x-original",
+    "x-envoy",
+    "true-client-ip",
+    "cf-",
+    "via",
+)
 """How the names of headers begin that proxies add."""
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -52,7 +62,8 @@ def is_local(connection: HTTPConnection) -> bool:
     """Say whether somebody on this machine asks, and nobody through a proxy."""
     client = connection.client.host if connection.client else ""
     asked = _netloc(f"//{connection.headers.get('host', '')}")
-    # nginx adds no header unless it is told to, but has long spoken HTTP 1.0, which browsers and curl do not.
+    # nginx adds no header unless it is configured to. Before 1.29.7 it used HTTP 1.0, which browsers and curl do not;
+    # since then it cannot be detected, so that a mounted dashboard behind a proxy needs auth.
     proxied = connection.scope.get("http_version") == "1.0" or any(
         name.startswith(_PROXIES) for name in connection.headers
     )
