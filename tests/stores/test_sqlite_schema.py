@@ -107,6 +107,29 @@ async def test_a_closed_store_leaves_one_file_and_can_be_opened_again(world: Wor
     await world.close()
 
 
+async def test_a_new_file_and_its_log_are_readable_by_their_owner_only(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    try:
+        await store.pause("default")
+        assert modes_beside(path) == {path.name: "0o600", f"{path.name}-shm": "0o600", f"{path.name}-wal": "0o600"}
+    finally:
+        await store.close()
+
+
+async def test_a_file_that_exists_keeps_its_mode(path: Path) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o640))
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    assert modes_beside(path) == {path.name: "0o640"}
+
+
+def modes_beside(path: Path) -> dict[str, str]:
+    found = sorted(one for one in path.parent.iterdir() if one.name.startswith(path.name) and one.is_file())
+    return {one.name: oct(one.stat().st_mode & 0o777) for one in found}
+
+
 async def test_opening_twice_and_closing_twice_is_the_same_as_once(path: Path) -> None:
     store = SqliteStore(path)
     await store.open()

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
@@ -66,7 +67,14 @@ def _prepare(settings: Settings) -> None:
     found = _persist(settings, lambda: _look(settings.path))
     if found is not None:
         migrate.check(settings.store, found)
+    _create(settings.path)
     _persist(settings, lambda: _migrate(settings))
+
+
+def _create(path: Path) -> None:
+    """Make a new file that only its owner can read; SQLite gives the log beside it the same mode."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def _look(path: Path) -> migrate.Found | None:
