@@ -82,7 +82,7 @@ def story(app: Mainspring, *requests: tuple[bytes, ...]) -> list[tuple[int, dict
 
 
 def get(path: str) -> tuple[bytes, ...]:
-    return (f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode(),)
+    return (f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode(),)
 
 
 def test_it_answers_what_kubelets_ask(tmp_path: Path) -> None:
@@ -129,6 +129,24 @@ def test_words_of_an_error_are_for_this_machine_and_not_for_who_only_comes_throu
     ((status, headers, body),) = story(app, (f"GET /readyz HTTP/1.1\r\n{lines}\r\n".encode(),))
     assert (status, headers["x-content-type-options"]) == (503, "nosniff")
     assert (b"secret" in body) is told
+
+
+@pytest.mark.parametrize(
+    ("request_line", "host", "status"),
+    [
+        ("GET /metrics HTTP/1.1", "localhost:8081", 200),
+        ("GET /metrics HTTP/1.1", "evil.example", 403),
+        ("GET /metrics HTTP/1.0", "localhost:8081", 403),
+        ("GET /healthz HTTP/1.1", "evil.example", 200),
+    ],
+)
+def test_metrics_of_a_worker_on_loopback_are_for_this_machine(
+    tmp_path: Path, request_line: str, host: str, status: int
+) -> None:
+    """A page whose name was turned to 127.0.0.1 would read the names of queues and tasks."""
+    app = Mainspring(f"sqlite:///{tmp_path / 'jobs.db'}")
+    ((found, _, _),) = story(app, (f"{request_line}\r\nhost: {host}\r\n\r\n".encode(),))
+    assert found == status
 
 
 def test_it_tells_what_the_node_and_its_listeners_have_counted(tmp_path: Path) -> None:

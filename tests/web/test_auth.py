@@ -299,9 +299,10 @@ def test_a_file_that_makes_no_sense_is_refused_without_its_secrets(tmp_path: Pat
     assert TOKEN not in str(raised.value)
 
 
-def test_a_file_that_everyone_may_write_is_refused(tokens: Path) -> None:
-    tokens.chmod(0o646)
-    with pytest.raises(DeclarationError, match="chmod o-w"):
+@pytest.mark.parametrize("mode", [0o646, 0o660])
+def test_a_file_that_others_may_write_is_refused(tokens: Path, mode: int) -> None:
+    tokens.chmod(mode)
+    with pytest.raises(DeclarationError, match="chmod go-w"):
         TokenFile(tokens)
 
 
@@ -318,6 +319,10 @@ async def test_tokens_that_others_can_read_are_taken_with_a_warning(
     advice = "chmod 600 it, or write sha256: and the digest in place of each token"
     said = [f"{who} can read the tokens in {tokens}, mode {mode:o}: {advice}"] if who else []
     assert [one.getMessage() for one in caplog.records if one.name == "mainspring.web"] == said
+    with_mode(tokens, 0o604)
+    caplog.clear()
+    assert await shown(ask, auth, OTHER) == 200  # it is another mode, and the file is read again
+    assert caplog.records[-1].getMessage().startswith("everyone on this machine can read the tokens")
 
 
 def test_digests_may_be_read_by_everyone(tokens: Path, caplog: pytest.LogCaptureFixture) -> None:

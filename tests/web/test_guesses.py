@@ -2,6 +2,8 @@
 
 import logging
 from collections import defaultdict
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from starlette.requests import HTTPConnection
 
 from mainspring import Mainspring
-from mainspring.web import Password, api, dashboard
+from mainspring.web import Password, TokenFile, api, dashboard
 from mainspring.web.guesses import MOST, PLACES, WITHIN, Guesses, place_of
 from mainspring.web.problems import Problem
 from tests.web.conftest import BASE, Ask, client, error_of
@@ -105,7 +107,25 @@ async def test_the_right_password_too_has_to_wait_where_it_was_guessed_and_nowhe
     assert await status(RIGHT, "192.0.2.2") == 200
     watch.at += WITHIN
     assert await status(RIGHT) == 200
-    assert [one.getMessage() for one in caplog.records] == ["10 wrong passwords came from 192.0.2.1; it has to wait"]
+    assert [one.getMessage() for one in caplog.records] == [
+        "10 wrong passwords or tokens came from 192.0.2.1; requests from there are refused for a minute"
+    ]
+
+
+async def test_wrong_tokens_are_counted_like_wrong_passwords(ask: Ask, tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text("anna admin sha256:" + sha256(b"a").hexdigest())  # a weak token, which guessing would find
+    path.chmod(0o600)
+    tokens = TokenFile(path)
+
+    async def status(said: str, host: str = "192.0.2.1") -> int:
+        headers = {"authorization": f"Bearer {said}"}
+        return (await ask("control/list", auth=tokens, host=host, headers=headers)).status_code
+
+    for number in range(MOST):
+        assert await status(f"wrong {number}") == 401
+    assert await status("a") == 429
+    assert await status("a", "192.0.2.2") == 200
 
 
 async def test_who_has_to_wait_is_told_for_how_long(app: Mainspring) -> None:

@@ -123,8 +123,10 @@ async def _answer(request: bytes, writer: asyncio.StreamWriter, app: Mainspring,
     first, *headers = request.decode("latin-1").split("\r\n")
     words = first.split(" ")
     peer = writer.get_extra_info("peername")
+    near = bool(peer) and _is_local(str(peer[0])) and not _is_led(headers) and words[-1] != "HTTP/1.0"
+    here = writer.get_extra_info("sockname")
     try:
-        said = await _said(words, app, node, near=bool(peer) and _is_local(str(peer[0])) and not _is_led(headers))
+        said = await _said(words, app, node, near=near, open_to_others=bool(here) and not _is_local(str(here[0])))
     except Exception:
         log.exception("a request for the health of the node failed")
         said = Said(HTTPStatus.INTERNAL_SERVER_ERROR, b"{}")
@@ -143,7 +145,7 @@ async def _answer(request: bytes, writer: asyncio.StreamWriter, app: Mainspring,
         writer.write_eof()
 
 
-async def _said(words: list[str], app: Mainspring, node: Node, *, near: bool) -> Said:
+async def _said(words: list[str], app: Mainspring, node: Node, *, near: bool, open_to_others: bool) -> Said:
     if len(words) != 3 or words[0] not in {"GET", "HEAD"}:
         return Said(HTTPStatus.METHOD_NOT_ALLOWED, b"{}")
     match words[1].partition("?")[0]:
@@ -152,6 +154,10 @@ async def _said(words: list[str], app: Mainspring, node: Node, *, near: bool) ->
         case "/readyz":
             report = await app.health.look()
             return _health(report if near else report.without_problems())
+        case "/metrics" if not (
+            near or open_to_others
+        ):  # a page of another site, whose name was turned to this machine
+            return Said(HTTPStatus.FORBIDDEN, b"{}")
         case "/metrics":
             return Said(HTTPStatus.OK, node_text(node).encode(), CONTENT_TYPE)
         case _:

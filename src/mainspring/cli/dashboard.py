@@ -32,6 +32,8 @@ TRIES: Final = 20
 """Ports that are looked at, one after the other, where nobody has asked for a certain one."""
 GRACE: Final = 3
 """Seconds for requests to end."""
+MAX_REQUESTS: Final = 500
+"""At a time, streams included; more are answered with 503, before the process is out of file descriptors."""
 
 
 @click.command()
@@ -164,7 +166,15 @@ def serve(board: "Dashboard", listening: socket.socket) -> None:
             self.should_exit = True
 
     config = uvicorn.Config(
-        board, log_config=None, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, lifespan="on"
+        board,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=GRACE,
+        lifespan="on",
+        limit_concurrency=MAX_REQUESTS,
+        # Else everybody on this machine could choose the address that wrong passwords are counted by.
+        proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,
     )
     with listening:
         Server(config).run(sockets=[listening])

@@ -158,7 +158,9 @@ class TokenFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path: Final = Path(path)
         self._mark, self._keys = self._read()
+        self._mode = -1
         self._warn_of_readers()
+        self.guesses = Guesses()
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
         self._look()
@@ -166,15 +168,21 @@ class TokenFile:
         if not token:  # whatever the file says: the digest of nothing is one, too
             return None
         given = _digest(token)
+        self.guesses.check(connection, given)
         found: Identity | None = None
         for key in self._keys:  # all of them: how long it takes does not tell which
             if hmac.compare_digest(key.digest, given):
                 found = key.identity
+        if found is None:
+            self.guesses.was_wrong(connection, given)
         return found
 
     def _warn_of_readers(self) -> None:
         """Tell that others can read tokens. No more than that: what containers are handed is often open to all in them."""
         mode = stat.S_IMODE(self._path.stat().st_mode)
+        if mode == self._mode:
+            return
+        self._mode = mode
         if os.name == "posix" and mode & (stat.S_IRGRP | stat.S_IROTH) and any(key.is_plain for key in self._keys):
             others = "everyone on this machine" if mode & stat.S_IROTH else "its group"
             advice = "chmod 600 it, or write sha256: and the digest in place of each token"
@@ -184,6 +192,7 @@ class TokenFile:
         try:
             if _mark(self._path) != self._mark:
                 self._mark, self._keys = self._read()
+                self._warn_of_readers()
         except (DeclarationError, OSError) as error:
             if self._keys or self._mark:
                 log.error("nobody is let in by tokens: %s", error)  # noqa: TRY400 - a line says it all
@@ -197,8 +206,8 @@ class TokenFile:
         except (OSError, UnicodeDecodeError) as error:
             raise DeclarationError(f"TokenFile {self._path}", str(error)) from error
         keys, problems = _keys(lines)
-        if os.name == "posix" and mode & stat.S_IWOTH:
-            problems.append("everyone may write it: chmod o-w")
+        if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
+            problems.append("others may write it, and add tokens: chmod go-w")
         DeclarationError.unless(f"TokenFile {self._path}", ((False, problem) for problem in problems))
         return mark, keys
 
