@@ -227,7 +227,7 @@ class SqliteStore(OutboxVerbs, OverviewVerbs):
     @asynccontextmanager
     async def transaction(self, *, limit: timedelta | None = None) -> AsyncIterator[SqliteTransaction]:
         file = self._file
-        transaction = SqliteTransaction(self._settings, limit or LONG, file.lanes, file.bells)
+        transaction = SqliteTransaction(self._settings, limit or LONG, file.lanes, file.bells, file.transactions)
         await transaction.begin()
         try:
             yield transaction
