@@ -367,18 +367,22 @@ async def test_a_renewal_waits_for_one_of_many_transactions_at_most(world: World
     node = await world.node()
     order: list[str] = []
 
+    began = asyncio.Event()
+
     async def write(name: str) -> None:
+        await began.wait()
         async with store.transaction(limit=LIMIT):
             order.append(name)
 
     async def renew() -> None:
+        await began.wait()
         await store.renew(node.id, node.term)
         order.append("renewed")
 
+    waiting = [asyncio.ensure_future(write(f"{number}")) for number in range(5)]
+    renewal = asyncio.ensure_future(renew())
     async with store.transaction(limit=LIMIT):
-        waiting = [asyncio.ensure_future(write(f"{number}")) for number in range(5)]
-        await asyncio.sleep(0)
-        renewal = asyncio.ensure_future(renew())
+        began.set()
         turn = turn_of(store.path)
         await until(lambda: bool(turn._writers))
     await asyncio.gather(*waiting, renewal)
@@ -390,14 +394,16 @@ async def test_a_renewal_waits_for_one_of_many_transactions_at_most(world: World
 async def test_transactions_of_two_stores_on_one_file_share_the_turn(world: World, store: SqliteStore) -> None:
     other = await world.open()
     assert isinstance(other, SqliteStore)
-    began = asyncio.Event()
+    may_begin, began = asyncio.Event(), asyncio.Event()
 
     async def write() -> None:
+        await may_begin.wait()
         async with other.transaction(limit=LIMIT):
             began.set()
 
+    waiting = asyncio.ensure_future(write())
     async with store.transaction(limit=LIMIT):
-        waiting = asyncio.ensure_future(write())
+        may_begin.set()
         turn = turn_of(store.path)
         await until(lambda: bool(turn._transactions))
         assert not began.is_set()
@@ -409,11 +415,19 @@ async def test_transactions_of_two_stores_on_one_file_share_the_turn(world: Worl
 async def test_one_that_waits_behind_a_long_transaction_gives_up_after_the_stores_patience(
     store: SqliteStore, path: Path
 ) -> None:
+    began = asyncio.Event()
+
+    async def wait_behind() -> None:
+        await began.wait()
+        async with store.transaction(limit=LIMIT):
+            raise AssertionError("it never began")
+
+    waiting = asyncio.ensure_future(wait_behind())
     async with store.transaction(limit=timedelta(hours=1)) as tx:
         await tx.execute(INSERT, ["kept"])
+        began.set()
         with pytest.raises(StoreUnavailable, match="the write lock is held"):
-            async with store.transaction(limit=LIMIT):
-                raise AssertionError("it never began")
+            await waiting
 
     assert orders(path) == ["kept"]
 

@@ -424,6 +424,8 @@ class Transactions(Protocol):
 
         1. One that is still open after `limit`, or what the store itself finds long, is rolled back; whoever uses it
            then gets `TransactionTooLong`.
+        2. A write to the store by any other way, from inside of the block or from a task that was started there, takes
+           effect without waiting for the transaction's end, or raises `DeclarationError` at once.
         """
         ...
 

@@ -95,6 +95,11 @@ class SqliteTransaction:
         """Say whether it is a transaction of that store."""
         return self._settings.path == settings.path
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds the write lock, and is to hold it."""
+        return self._over is None and not self._is_late()
+
     # Its beginning and its end.
 
     async def begin(self) -> None:
@@ -131,9 +136,12 @@ class SqliteTransaction:
 
     # In the thread.
 
+    def start_clock(self) -> None:
+        """Let its limit count from now, when it has begun and before its caller goes on."""
+        self._deadline = self._settings.clock.monotonic() + self._limit
+
     def serve(self, connection: sqlite3.Connection) -> list[Answer[Any]]:
         """Do what is asked, until the end; returns the answers that are brought after that."""
-        self._deadline = self._settings.clock.monotonic() + self._limit
         connection.set_authorizer(self._authorize)
         connection.set_progress_handler(self._is_late, _STEPS)
         last = self._obey(Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store))

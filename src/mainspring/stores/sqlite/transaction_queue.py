@@ -23,6 +23,10 @@ from mainspring.stores.sqlite.turn import TURN_WAIT_S, Turn
 class Served(Protocol):
     """A transaction, as its thread sees it."""
 
+    def start_clock(self) -> None:
+        """Let its limit count from now, when it has begun and before its caller goes on."""
+        ...
+
     def serve(self, connection: sqlite3.Connection) -> list[Answer[Any]]:
         """Do everything between BEGIN and the end; returns the answers that are brought after the end."""
         ...
@@ -115,10 +119,11 @@ class TransactionQueue:
 
     def _serve_in_turn(self, one: Waiting) -> list[Answer[Any]]:
         try:
-            connection = self._begin(one.wait)
+            connection = self._begin(one.wait.left())
         except BaseException as error:  # noqa: BLE001 -- the caller gets it
             one.begun.fail(translated(self._settings.store, error))
             return [one.begun]
+        one.transaction.start_clock()
         one.begun.set(None)
         Answer.bring([one.begun])
         try:
@@ -126,19 +131,20 @@ class TransactionQueue:
         finally:
             self._leave(connection, keep=not one.transaction.leaves_a_trace)
 
-    def _begin(self, wait: LockWait) -> sqlite3.Connection:
+    def _begin(self, patience: float) -> sqlite3.Connection:
         if not self._is_same_file():
             raise StoreUnavailable(self._settings.store, "the file was replaced or deleted; restart what uses it")
         with self.changed:
             connection, self._idle = self._idle, None
         connection = connection or connect(self._settings.path, durable=self._settings.durable)
+        wait = LockWait(self._settings)  # and not that of the transaction, which may have been long behind others
 
         def on_busy() -> None:
             wait.report()
             self.fail_late()
 
         try:
-            persist(lambda: connection.execute("BEGIN IMMEDIATE"), wait.left(), on_busy=on_busy)
+            persist(lambda: connection.execute("BEGIN IMMEDIATE"), patience, on_busy=on_busy)
         except BaseException:
             connection.close()
             raise

@@ -29,6 +29,7 @@ from mainspring.stores.sqlite.settings import Settings
 from mainspring.stores.sqlite.trouble import is_busy, is_of_the_disk, locked, spoils_connection, translated
 from mainspring.stores.sqlite.turn import TURN_WAIT_S, Turn
 from mainspring.stores.sqlite.wake import Bells
+from mainspring.stores.write_lock import refuse_inside
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -86,7 +87,11 @@ class Writer:
         urgent: bool = False,
         alone: Callable[[Session], Result | None] | None = None,
     ) -> Sequence[Result]:
-        """Have something done, and wait for the answers. Safe in any thread with a running loop."""
+        """Have something done, and wait for the answers. Safe in any thread with a running loop.
+
+        Raises at once inside of a transaction of the caller's own, whose lock it would wait for in vain.
+        """
+        refuse_inside(self._settings.path, self._settings.store)
         request = Request(work, items, time.monotonic() + self._settings.patience, alone)
         with self._changed:
             if self._closing:
