@@ -100,7 +100,7 @@ def in_a_child(checkout: Path, concurrency: int, seconds: float) -> Measured:
         command = [sys.executable, __file__, "--child", str(concurrency), "--seconds", str(seconds)]
         command += ["--file", f"{folder}/bench.db"]
         environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
-        run = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=seconds + 120, env=environment)
+        run = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=seconds + 300, env=environment)
     return Measured(*json.loads(run.stdout))
 
 

@@ -53,7 +53,7 @@ class Opened:
         """Finish what was asked, and let go of the file. Blocks."""
         self.writer.close()
         self.reader.close()
-        self.searcher.close()
+        self.searcher.close(interrupt=True)
         self.transactions.close()
         self.bells.close()
 

@@ -187,7 +187,7 @@ class SqliteStore(OutboxVerbs, OverviewVerbs):
         return await self._read(inspect.get, ids)
 
     async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
-        return await self._read(inspect.list_jobs, which, limit, after)
+        return await self._search(inspect.list_jobs, which, limit, after)
 
     async def attempts(self, job: JobId) -> tuple[AttemptView, ...]:
         return await self._read(inspect.attempts, job)
