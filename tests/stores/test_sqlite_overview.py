@@ -20,7 +20,7 @@ from mainspring.core.command import MoveJob
 from mainspring.core.job import State
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.outcome import Succeeded
-from mainspring.errors import NodeGone
+from mainspring.errors import NodeGone, StoreClosed
 from mainspring.stores.overview import (
     KEEP_AUDIT,
     EntryFilter,
@@ -31,8 +31,9 @@ from mainspring.stores.overview import (
     Search,
     Tally,
 )
-from mainspring.stores.records import Facts
-from mainspring.stores.sqlite import SqliteStore, census, overview, search
+from mainspring.stores.records import Facts, JobFilter
+from mainspring.stores.sqlite import SqliteStore, census, inspect, overview, search
+from mainspring.stores.sqlite.session import Session
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import SettableClock
 from mainspring.testing.contract.overviews import answers, ids_of
@@ -119,6 +120,62 @@ def test_however_many_search_what_nodes_read_waits_for_none(
         await asyncio.gather(*searches)
 
     virtual_time.run(look())
+
+
+def test_however_many_list_jobs_what_nodes_read_waits_for_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = threading.Event()
+
+    def slow(*_: object) -> Found:
+        free.wait(30)
+        return Found(jobs=())
+
+    monkeypatch.setattr(inspect, "search", slow)
+
+    async def story() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        lists = [asyncio.create_task(store.list_jobs(JobFilter())) for _ in range(10)]
+        await asyncio.sleep(0)
+        assert (await store.due(10)).looks == ()
+        assert not any(one.done() for one in lists)
+        free.set()
+        await asyncio.gather(*lists)
+        await store.close()
+
+    asyncio.run(story())
+
+
+async def test_a_list_whose_time_is_up_says_so_and_goes_on_from_there(
+    world: World, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [await world.enqueue(facts=Facts(tags=("rare",) if number == 0 else ())) for number in range(40)]
+    monkeypatch.setattr(inspect, "LIST_BUDGET", timedelta(0))
+    pages = [await store.list_jobs(JobFilter(tag="rare"), limit=2)]
+    while (after := pages[-1].after) is not None:
+        pages.append(await store.list_jobs(JobFilter(tag="rare"), limit=2, after=after))
+
+    assert pages[0].jobs == ()
+    assert [page.in_time for page in pages] == [False] * (len(pages) - 1) + [True]
+    assert [view.job.id for page in pages for view in page.jobs] == ids[:1]
+
+
+def test_closing_ends_searches_that_are_at_work_or_wait(path: Path) -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    began = threading.Event()
+
+    def look(session: Session) -> object:
+        began.set()
+        return session.rows(endless)
+
+    async def story() -> list[object]:
+        store = SqliteStore(path)
+        await store.open()
+        searches = [asyncio.create_task(store._search(look)) for _ in range(5)]
+        assert await asyncio.to_thread(began.wait, 30)
+        await store.close()
+        return await asyncio.gather(*searches, return_exceptions=True)
+
+    assert [type(one) for one in asyncio.run(story())] == [StoreClosed] * 5
 
 
 def test_a_search_that_nobody_waits_for_any_more_is_not_made(

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from mainspring.stores.port import Store
 from mainspring.stores.records import Verdict
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.transaction import SqliteTransaction
+from mainspring.stores.sqlite.turn import Turn, turn_of
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import SettableClock
 from mainspring.testing.contract.world import RESIZE, SECOND, SEND, World
@@ -267,7 +268,9 @@ async def test_a_statement_that_does_not_end_is_interrupted(path: Path, store: S
 async def test_a_lock_that_somebody_holds_is_waited_for_and_told(store: SqliteStore, path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailable, match="holds the write lock"):
+        with pytest.raises(
+            StoreUnavailable, match=r"the write lock is held by a transaction of this program .* or by another process"
+        ):
             async with store.transaction(limit=LIMIT):
                 raise AssertionError("it never began")
     async with store.transaction(limit=LIMIT) as tx:
@@ -350,3 +353,152 @@ async def test_a_job_whose_lane_was_deleted_is_told(world: World, path: Path) ->
 
     with pytest.raises(StoreError, match="there are jobs in lane 1, and there is no such lane"):
         await (await world.open()).get([job])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that a thread is about to do."""
+    give_up_at = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < give_up_at
+        await asyncio.to_thread(time.sleep, 0.001)
+
+
+async def test_a_renewal_waits_for_one_of_many_transactions_at_most(world: World, store: SqliteStore) -> None:
+    node = await world.node()
+    order: list[str] = []
+
+    began = asyncio.Event()
+
+    async def write(name: str) -> None:
+        await began.wait()
+        async with store.transaction(limit=LIMIT):
+            order.append(name)
+
+    async def renew() -> None:
+        await began.wait()
+        await store.renew(node.id, node.term)
+        order.append("renewed")
+
+    waiting = [asyncio.ensure_future(write(f"{number}")) for number in range(5)]
+    renewal = asyncio.ensure_future(renew())
+    async with store.transaction(limit=LIMIT):
+        began.set()
+        turn = turn_of(store.path)
+        await until(lambda: bool(turn._writers))
+    await asyncio.gather(*waiting, renewal)
+
+    assert [name for name in order if name != "renewed"] == ["0", "1", "2", "3", "4"]
+    assert order.index("renewed") <= 1
+
+
+async def test_transactions_of_two_stores_on_one_file_share_the_turn(world: World, store: SqliteStore) -> None:
+    other = await world.open()
+    assert isinstance(other, SqliteStore)
+    may_begin, began = asyncio.Event(), asyncio.Event()
+
+    async def write() -> None:
+        await may_begin.wait()
+        async with other.transaction(limit=LIMIT):
+            began.set()
+
+    waiting = asyncio.ensure_future(write())
+    async with store.transaction(limit=LIMIT):
+        may_begin.set()
+        turn = turn_of(store.path)
+        await until(lambda: bool(turn._transactions))
+        assert not began.is_set()
+    await waiting
+
+    assert began.is_set()
+
+
+async def test_one_that_waits_behind_a_long_transaction_gives_up_after_the_stores_patience(
+    store: SqliteStore, path: Path
+) -> None:
+    began = asyncio.Event()
+
+    async def wait_behind() -> None:
+        await began.wait()
+        async with store.transaction(limit=LIMIT):
+            raise AssertionError("it never began")
+
+    waiting = asyncio.ensure_future(wait_behind())
+    async with store.transaction(limit=timedelta(hours=1)) as tx:
+        await tx.execute(INSERT, ["kept"])
+        began.set()
+        with pytest.raises(StoreUnavailable, match="the write lock is held"):
+            await waiting
+
+    assert orders(path) == ["kept"]
+
+
+@pytest.mark.parametrize("statement", ["CREATE TEMP TABLE mine (a)", "PRAGMA case_sensitive_like = 1"])
+async def test_what_a_handler_leaves_with_its_connection_is_not_seen_by_the_next(
+    store: SqliteStore, statement: str
+) -> None:
+    for _ in range(2):
+        async with store.transaction(limit=LIMIT) as tx:
+            assert await tx.execute("SELECT name FROM sqlite_temp_schema") == []
+            assert await tx.execute("SELECT 'A' LIKE 'a'") == [(1,)]
+            await tx.execute(statement)
+
+
+async def test_the_connection_is_kept_from_one_transaction_to_the_next(store: SqliteStore) -> None:
+    queue = store._file.transactions
+    kept = []
+    for _ in range(2):
+        async with store.transaction(limit=LIMIT) as tx:
+            await tx.execute("SELECT 1")
+        kept.append(queue._idle)
+
+    assert kept[0] is not None
+    assert kept[0] is kept[1]
+
+
+async def test_a_transaction_on_a_file_that_was_replaced_is_refused(
+    store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute(INSERT, ["first"])
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    files = [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
+    for file in files:
+        file.rename(aside / file.name)
+    with pytest.raises(StoreUnavailable, match="the file was replaced or deleted"):
+        async with store.transaction(limit=LIMIT):
+            raise AssertionError("it never began")
+    for file in files:
+        (aside / file.name).rename(file)
+
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute(INSERT, ["second"])
+    assert orders(path) == ["first", "second"]
+
+
+def test_the_turn_alternates_between_writers_and_transactions() -> None:
+    turn = Turn()
+    order: list[str] = []
+
+    def take(name: str, as_writer: bool) -> None:
+        assert turn.take(30, as_writer=as_writer)
+        order.append(name)
+        turn.give_up()
+
+    assert turn.take(0)
+    assert not turn.take(0)
+    assert not turn.take(0, as_writer=True)
+    threads = []
+    for count, name in enumerate(["t1", "t2", "t3", "w1", "w2"], start=1):
+        threads.append(threading.Thread(target=take, args=(name, name.startswith("w"))))
+        threads[-1].start()
+        give_up_at = time.monotonic() + 30
+        while len(turn._transactions) + len(turn._writers) < count:
+            assert time.monotonic() < give_up_at
+            time.sleep(0.001)
+    turn.give_up()
+    for thread in threads:
+        thread.join(30)
+
+    assert order == ["w1", "t1", "w2", "t2", "t3"]
+    assert turn.take(0)

@@ -16,7 +16,7 @@ from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import Conflict, NodeGone, StoreClosed, StoreError, StoreUnavailable
 from mainspring.stores.port import Store
 from mainspring.stores.records import NewJob
-from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite import SqliteStore, retry
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.session import Session
@@ -43,6 +43,14 @@ class Files:
 
     async def crash(self, store: Store) -> None:
         raise NotImplementedError
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that a thread is about to do."""
+    give_up_at = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < give_up_at
+        await asyncio.to_thread(time.sleep, 0.001)
 
 
 @pytest.fixture
@@ -217,6 +225,52 @@ async def test_a_lock_that_stays_is_told_and_nothing_is_done_later(
     await store.enqueue([world.new()])
 
     assert not await world.is_there(new.id)
+
+
+async def test_a_long_wait_for_a_lock_of_this_program_is_reported_once_and_names_tx(
+    world: World, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(retry, "REPORTED_AFTER_S", 0.1)
+    with (
+        caplog.at_level("WARNING", "mainspring.stores.sqlite"),
+        locked(path),
+        pytest.raises(StoreUnavailable, match=r"held by a transaction of this program .*; pass it as tx="),
+    ):
+        await store.enqueue([world.new()])
+
+    (line,) = caplog.messages
+    assert "still waiting for the write lock" in line
+    assert "for up to 1 s in all" in line
+    assert "not passed as tx=" in line
+
+
+@pytest.mark.parametrize("gives_up", [True, False])
+async def test_a_wait_for_a_handlers_long_transaction_is_reported(
+    world: World,
+    store: SqliteStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    gives_up: bool,
+) -> None:
+    monkeypatch.setattr(retry, "REPORTED_AFTER_S", 0.1)
+    began = asyncio.Event()
+
+    async def write() -> None:
+        await began.wait()
+        await world.enqueue()
+
+    writing = asyncio.ensure_future(write())
+    async with store.transaction(limit=timedelta(hours=1)):
+        began.set()
+        if gives_up:
+            with pytest.raises(StoreUnavailable, match="the write lock is held"):
+                await writing
+        else:
+            await until(lambda: bool(caplog.messages))
+    if not gives_up:
+        await writing
+
+    assert ["still waiting for the write lock" in line for line in caplog.messages] == [True]
 
 
 async def test_a_reader_does_not_wait_for_a_lock(world: World, path: Path) -> None:

@@ -62,7 +62,7 @@ async def search(store: Store, which: Search, *, limit: int = 50, after: JobId |
     plain = JobFilter(**{name: getattr(which, name) for name in JobFilter.__struct_fields__})
     page = await store.list_jobs(plain, limit=limit, after=after)
     back_to = page.jobs[-1].enqueued_at if page.jobs else None
-    return Found(jobs=page.jobs, after=page.after, looked=len(page.jobs), back_to=back_to)
+    return Found(jobs=page.jobs, after=page.after, looked=len(page.jobs), back_to=back_to, in_time=page.in_time)
 
 
 def read_states(text: str) -> tuple[State, ...]:

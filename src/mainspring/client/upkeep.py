@@ -80,7 +80,7 @@ async def count(store: Store) -> Result:
     finished = {}
     for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED):
         page = await store.list_jobs(JobFilter(states=(state,)), limit=COUNTED)
-        finished[str(state)] = f"{COUNTED} or more" if page.after else len(page.jobs)
+        finished[str(state)] = f"{len(page.jobs)} or more" if page.after else len(page.jobs)
     return {
         "queues": {queue.name: {"waiting": queue.waiting, "running": queue.running} for queue in queues},
         "finished": finished,

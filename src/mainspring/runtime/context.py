@@ -24,6 +24,7 @@ from mainspring.errors import DeclarationError, JobCancelled, PayloadError
 from mainspring.runtime.call import CallFacts, storable
 from mainspring.runtime.job_host import JobHost
 from mainspring.stores.records import LogLine, Progress
+from mainspring.stores.write_lock import is_held
 
 LONGEST_LINE: Final = 10_000
 """Characters of a log line or of a word on progress."""
@@ -293,8 +294,14 @@ class Context:
         """Keep a value across attempts: text, numbers, booleans, None, lists and dicts of them.
 
         In a coroutine, await it: it is durable then, and written even if not awaited. In a thread or a process it is
-        durable when this returns. `LeaseLost` means that the job has been taken away: stop.
+        durable when this returns. `LeaseLost` means that the job has been taken away: stop. Where the store has a single
+        write lock, as SQLite has, it cannot be used inside of `ctx.transaction()`: `DeclarationError`.
         """
+        if is_held():
+            raise DeclarationError(
+                f"ctx.save({key!r})",
+                "called inside of an open transaction that holds the only write lock; save before the transaction",
+            )
         self.link.saved.put(key, value)
         return self.link.keep()
 

@@ -359,7 +359,11 @@ class Inspector(Protocol):
         ...
 
     async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
-        """Read a page of jobs, by id, newest first; `after` is a page's own `after`."""
+        """Read a page of jobs, by id, newest first; `after` is a page's own `after`.
+
+        1. It takes seconds at most, and no other verb waits for it. A page whose time was up is not `in_time`, has the
+           jobs that were found until then, which may be none, and an `after`.
+        """
         ...
 
     async def attempts(self, job: JobId) -> tuple[AttemptView, ...]:
@@ -424,6 +428,8 @@ class Transactions(Protocol):
 
         1. One that is still open after `limit`, or what the store itself finds long, is rolled back; whoever uses it
            then gets `TransactionTooLong`.
+        2. A write to the store by any other way, from inside of the block or from a task that was started there, takes
+           effect without waiting for the transaction's end, or raises `DeclarationError` at once.
         """
         ...
 

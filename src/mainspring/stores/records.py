@@ -453,6 +453,8 @@ class JobPage(Struct, frozen=True, kw_only=True):
     jobs: tuple[JobView, ...]
     after: JobId | None = None
     """Where the next page begins; None if this was the last."""
+    in_time: bool = True
+    """False: the time of one page was up before it was full; it may have few jobs or none, and goes on at `after`."""
 
 
 class Pause(Struct, frozen=True, kw_only=True):

@@ -51,6 +51,23 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
+class SameFile:
+    """Detects that a path no longer leads to the file that was opened: writes to a lost file are seen by no other."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._first: tuple[int, int] | None = None
+
+    def __call__(self) -> bool:
+        try:
+            found = self._path.stat()  # before every transaction; it takes 2 µs
+        except OSError:
+            return False
+        identity = (found.st_dev, found.st_ino)
+        self._first = self._first or identity
+        return self._first == identity
+
+
 def look_inside(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
     """Look at a file once, and leave no trace.
 

@@ -24,6 +24,9 @@ from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 from mainspring.stores.sqlite.views import view
 
+LIST_BUDGET: Final = timedelta(seconds=5)
+"""For one page. While it is read, its snapshot keeps the log from being reset."""
+
 _GET: Final = statement("view_job")
 _ATTEMPTS: Final = statement("view_attempts")
 _LOG_LINES: Final = statement("view_log_lines")
@@ -37,9 +40,11 @@ def get(session: Session, ids: Sequence[JobId]) -> tuple[JobView | None, ...]:
 
 
 def list_jobs(session: Session, which: JobFilter, limit: int, after: JobId | None) -> JobPage:
-    """Read a page, however long that takes."""
-    found = search(session, Search(**asdict(which)), limit + 1, after, timedelta.max)
+    """Read a page, or as much of it as its time allows."""
+    found = search(session, Search(**asdict(which)), limit + 1, after, LIST_BUDGET)
     views = found.jobs[:limit]
+    if not found.in_time:
+        return JobPage(jobs=views, after=found.after, in_time=False)
     return JobPage(jobs=views, after=views[-1].job.id if views and len(found.jobs) > limit else None)
 
 

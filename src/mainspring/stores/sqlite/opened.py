@@ -16,7 +16,9 @@ from mainspring.stores.sqlite.lanes import Known
 from mainspring.stores.sqlite.reader import THREADS_OF_SEARCHES, Reader
 from mainspring.stores.sqlite.retry import persist
 from mainspring.stores.sqlite.settings import Settings
+from mainspring.stores.sqlite.transaction_queue import TransactionQueue
 from mainspring.stores.sqlite.trouble import NOT_A_DATABASE, READ_ONLY, code, translated
+from mainspring.stores.sqlite.turn import turn_of
 from mainspring.stores.sqlite.wake import Bells
 from mainspring.stores.sqlite.writer import Writer
 
@@ -32,6 +34,7 @@ class Opened:
     searcher: Reader
     bells: Bells
     lanes: Known
+    transactions: TransactionQueue
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
@@ -39,17 +42,20 @@ class Opened:
         _prepare(settings)
         lanes = Known()
         bells = Bells(settings.path, settings.poll)
-        writer = Writer(settings, lanes, bells)
+        turn = turn_of(settings.path)
+        writer = Writer(settings, lanes, bells, turn)
         reader = Reader(settings, lanes)
         searcher = Reader(settings, lanes, threads=THREADS_OF_SEARCHES)
         writer.start()
-        return cls(writer=writer, reader=reader, searcher=searcher, bells=bells, lanes=lanes)
+        transactions = TransactionQueue(settings, turn)
+        return cls(writer=writer, reader=reader, searcher=searcher, bells=bells, lanes=lanes, transactions=transactions)
 
     def close(self) -> None:
         """Finish what was asked, and let go of the file. Blocks."""
         self.writer.close()
         self.reader.close()
-        self.searcher.close()
+        self.searcher.close(interrupt=True)
+        self.transactions.close()
         self.bells.close()
 
 

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -13,7 +14,7 @@ from mainspring.stores.sqlite.lanes import Known, Lanes
 from mainspring.stores.sqlite.retry import persist
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.settings import Settings
-from mainspring.stores.sqlite.trouble import spoils_connection, translated
+from mainspring.stores.sqlite.trouble import INTERRUPT, code, spoils_connection, translated
 
 T = TypeVar("T")
 
@@ -21,6 +22,9 @@ THREADS: Final = 4
 """A long list does not hold up a short look."""
 THREADS_OF_SEARCHES: Final = 2
 """What people look for may take a second each time. However many do, what the nodes read waits for none of them."""
+
+INTERRUPT_INTERVAL_S: Final = 0.005
+"""Between two interruptions of searches that are still at work when the store is closed."""
 
 
 class Reader:
@@ -32,37 +36,69 @@ class Reader:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring-sqlite-reader")
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
+        self._in_use: set[sqlite3.Connection] = set()
+        self._asked = 0
+        """Reads that have not been answered."""
+        self._is_interrupted = False
 
     async def read(self, look: Callable[[Session], T]) -> T:
         """Look at the tables as they are at one moment. Safe in any thread with a running loop."""
         answer: Answer[T] = Answer()
         try:
-            self._threads.submit(self._answer, look, answer)
+            with self._lock:
+                self._threads.submit(self._answer, look, answer)
+                self._asked += 1
         except RuntimeError:
-            raise StoreClosed(self._settings.store, "it has been closed") from None
+            raise self._closed() from None
         return await answer.wait("a reader of the SQLite store")
 
-    def close(self) -> None:
-        """Finish what was asked. Blocks."""
+    def close(self, *, interrupt: bool = False) -> None:
+        """Finish what was asked, or end it with `StoreClosed`. Blocks."""
+        self._threads.shutdown(wait=False)
+        while interrupt:
+            with self._lock:
+                self._is_interrupted = True
+                interrupt = self._asked > 0
+                for connection in self._in_use:
+                    connection.interrupt()  # reaches a statement that runs, and not the next one
+            if interrupt:
+                time.sleep(INTERRUPT_INTERVAL_S)
         self._threads.shutdown()
         for connection in self._idle:
             connection.close()
         self._idle.clear()
 
     def _answer(self, look: Callable[[Session], T], answer: Answer[T]) -> None:
-        if answer.is_unwanted:  # its caller has given up while it waited for a thread
+        try:
+            if not answer.is_unwanted:  # its caller may have given up while it waited for a thread
+                self._decide(look, answer)
+                Answer.bring([answer])
+        finally:
+            with self._lock:
+                self._asked -= 1
+
+    def _decide(self, look: Callable[[Session], T], answer: Answer[T]) -> None:
+        if self._is_interrupted:
+            answer.fail(self._closed())
             return
         try:
             # Readers are turned away only for a moment: while the log is recovered, or the file is closed elsewhere.
             answer.set(persist(lambda: self._snapshot(look), self._settings.patience))
         except BaseException as error:  # noqa: BLE001 -- the caller gets it
-            answer.fail(translated(self._settings.store, error))
-        Answer.bring([answer])
+            answer.fail(self._closed() if self._was_interrupted(error) else translated(self._settings.store, error))
+
+    def _was_interrupted(self, error: BaseException) -> bool:
+        return self._is_interrupted and isinstance(error, sqlite3.Error) and code(error) == INTERRUPT
+
+    def _closed(self) -> StoreClosed:
+        return StoreClosed(self._settings.store, "it has been closed")
 
     def _snapshot(self, look: Callable[[Session], T]) -> T:
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         connection = connection or connect_reader(self._settings.path)
+        with self._lock:
+            self._in_use.add(connection)
         try:
             session = Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store)
             connection.execute("BEGIN")
@@ -72,6 +108,8 @@ class Reader:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if spoils_connection(error):
+                with self._lock:
+                    self._in_use.discard(connection)
                 connection.close()
             else:
                 self._put_back(connection)
@@ -82,4 +120,5 @@ class Reader:
 
     def _put_back(self, connection: sqlite3.Connection) -> None:
         with self._lock:
+            self._in_use.discard(connection)
             self._idle.append(connection)

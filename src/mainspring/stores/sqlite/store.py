@@ -53,6 +53,7 @@ from mainspring.stores.sqlite.prune import prune
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.settle import settle
 from mainspring.stores.sqlite.transaction import SqliteTransaction
+from mainspring.stores.write_lock import hold, refuse_inside
 
 LONG: Final = timedelta(seconds=2)
 """For a transaction: nobody else can write while it is open."""
@@ -186,7 +187,7 @@ class SqliteStore(OutboxVerbs, OverviewVerbs):
         return await self._read(inspect.get, ids)
 
     async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
-        return await self._read(inspect.list_jobs, which, limit, after)
+        return await self._search(inspect.list_jobs, which, limit, after)
 
     async def attempts(self, job: JobId) -> tuple[AttemptView, ...]:
         return await self._read(inspect.attempts, job)
@@ -227,10 +228,12 @@ class SqliteStore(OutboxVerbs, OverviewVerbs):
     @asynccontextmanager
     async def transaction(self, *, limit: timedelta | None = None) -> AsyncIterator[SqliteTransaction]:
         file = self._file
-        transaction = SqliteTransaction(self._settings, limit or LONG, file.lanes, file.bells)
+        refuse_inside(self._settings.path, self._settings.store)
+        transaction = SqliteTransaction(self._settings, limit or LONG, file.lanes, file.bells, file.transactions)
         await transaction.begin()
         try:
-            yield transaction
+            with hold(self._settings.path, transaction):
+                yield transaction
         except BaseException:
             await transaction.roll_back()
             raise

@@ -1,12 +1,11 @@
-"""A transaction for a handler, on a connection and a thread of its own.
+"""A transaction for a handler, in the thread of the store's `TransactionQueue`.
 
 It holds the only write lock, so it may not last: after its limit it is rolled back, even if the handler never comes
 back, even if the event loop stands still; whoever uses it then gets `TransactionTooLong`.
 """
 
-import queue
 import sqlite3
-import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,15 +16,14 @@ from mainspring.errors import DeclarationError, StoreError, TransactionTooLong
 from mainspring.stores.outbox import NewMessage, Published, Stride
 from mainspring.stores.records import Enqueued, NewJob, Settled, Settlement
 from mainspring.stores.sqlite.answers import Answer
-from mainspring.stores.sqlite.connect import connect
 from mainspring.stores.sqlite.enqueue import enqueue
 from mainspring.stores.sqlite.lanes import Known, Lanes
 from mainspring.stores.sqlite.outboxes import publish
-from mainspring.stores.sqlite.retry import persist
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.settings import Settings
 from mainspring.stores.sqlite.settle import settle
 from mainspring.stores.sqlite.strides import stride
+from mainspring.stores.sqlite.transaction_queue import TransactionQueue
 from mainspring.stores.sqlite.trouble import NOT_AUTHORIZED, code, translated
 from mainspring.stores.sqlite.wake import Bells
 
@@ -33,6 +31,18 @@ T = TypeVar("T")
 
 _STEPS: Final = 10_000
 """Of SQLite's machine, well under a millisecond, between two looks at the clock."""
+_LASTING: Final = frozenset(
+    {
+        sqlite3.SQLITE_PRAGMA,
+        sqlite3.SQLITE_ATTACH,
+        sqlite3.SQLITE_DETACH,
+        sqlite3.SQLITE_CREATE_TEMP_INDEX,
+        sqlite3.SQLITE_CREATE_TEMP_TABLE,
+        sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
+        sqlite3.SQLITE_CREATE_TEMP_VIEW,
+    }
+)
+"""Actions of a handler's statements whose effect stays with the connection after the transaction."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,16 +57,20 @@ class Command:
 class SqliteTransaction:
     """An open transaction. Made by `SqliteStore.transaction`, which begins and ends it."""
 
-    def __init__(self, settings: Settings, limit: timedelta, lanes: Known, bells: Bells) -> None:
+    def __init__(
+        self, settings: Settings, limit: timedelta, lanes: Known, bells: Bells, queue: TransactionQueue
+    ) -> None:
         self._settings = settings
         self._limit = limit.total_seconds()
         self._lanes = lanes
         self._bells = bells
-        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._queue = queue
+        self._commands: deque[Command] = deque()
         self._over: Exception | None = None
         """What to tell whoever comes now; once it is set, the thread takes no more commands."""
         self._deadline = 0.0
+        self.leaves_a_trace = False
+        """Whether the connection is no longer as it was before."""
 
     async def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return await self._do(lambda session: _execute(session, statement, parameters))
@@ -81,11 +95,16 @@ class SqliteTransaction:
         """Say whether it is a transaction of that store."""
         return self._settings.path == settings.path
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds the write lock, and is to hold it."""
+        return self._over is None and not self._is_late()
+
     # Its beginning and its end.
 
     async def begin(self) -> None:
         begun: Answer[None] = Answer()
-        threading.Thread(target=self._serve, args=(begun,), name="mainspring-sqlite-transaction", daemon=True).start()
+        self._queue.put(self, begun)
         try:
             await begun.wait("the write lock of the SQLite store")
         except BaseException:
@@ -106,42 +125,32 @@ class SqliteTransaction:
 
     def _put(self, step: Callable[[Session], Any], *, ends: bool) -> Command:
         command = Command(step, ends)
-        with self._lock:
+        with self._queue.changed:
             if self._over is not None:
                 raise self._over
             if ends:
                 self._over = DeclarationError("tx", "its block has ended; nothing more can be done in it")
-            self._commands.put(command)
+            self._commands.append(command)
+            self._queue.changed.notify()
         return command
 
     # In the thread.
 
-    def _serve(self, begun: Answer[None]) -> None:
-        try:
-            connection = persist(self._begin, self._settings.patience)
-        except BaseException as error:  # noqa: BLE001 -- the caller gets it
-            begun.fail(translated(self._settings.store, error))
-            Answer.bring([begun])
-            return
-        begun.set(None)
-        Answer.bring([begun])
-        try:
-            last = self._obey(Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store))
-        finally:
-            connection.close()  # which rolls back what is still open; only then is the end told
-        Answer.bring([command.answer for command in last])
-
-    def _begin(self) -> sqlite3.Connection:
-        connection = connect(self._settings.path, durable=self._settings.durable)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except BaseException:
-            connection.close()
-            raise
+    def start_clock(self) -> None:
+        """Let its limit count from now, when it has begun and before its caller goes on."""
         self._deadline = self._settings.clock.monotonic() + self._limit
-        connection.set_authorizer(_authorize)
+
+    def serve(self, connection: sqlite3.Connection) -> list[Answer[Any]]:
+        """Do what is asked, until the end; returns the answers that are brought after that."""
+        connection.set_authorizer(self._authorize)
         connection.set_progress_handler(self._is_late, _STEPS)
-        return connection
+        last = self._obey(Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store))
+        return [command.answer for command in last]
+
+    def _authorize(self, action: int, *_: str | None) -> int:
+        if action in _LASTING:
+            self.leaves_a_trace = True
+        return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
 
     def _is_late(self) -> bool:
         return self._settings.clock.monotonic() >= self._deadline
@@ -167,19 +176,22 @@ class SqliteTransaction:
     def _next(self) -> Command | None:
         """Wait for a command; None when the time is over. The clock may be virtual, then it is asked again."""
         while not self._is_late():
-            try:
-                return self._commands.get(timeout=max(0.0, self._deadline - self._settings.clock.monotonic()))
-            except queue.Empty:
-                continue
+            with self._queue.changed:
+                if self._commands:
+                    return self._commands.popleft()
+                left = max(0.0, self._deadline - self._settings.clock.monotonic())
+                self._queue.changed.wait(min(left, self._queue.next_late()))
+            self._queue.fail_late()
         return None
 
     def _give_up(self, error: Exception, command: Command | None) -> list[Command]:
         """Take no more commands; those that have come are told why."""
         late = [] if command is None else [command]
-        with self._lock:
+        self.leaves_a_trace = True
+        with self._queue.changed:
             self._over = error
-            while not self._commands.empty():
-                late.append(self._commands.get())
+            late += self._commands
+            self._commands.clear()
         for one in late:
             one.answer.fail(error)
         return late
@@ -191,6 +203,7 @@ class SqliteTransaction:
         try:
             session.run("COMMIT")
         except sqlite3.Error as error:
+            self.leaves_a_trace = True
             raise translated(session.store, error) from error
         session.lanes.keep()
         if rings is not None:
@@ -229,7 +242,3 @@ def _whole(session: Session, verb: Callable[[], T]) -> T:
     finally:
         if session.connection.in_transaction:
             session.run("RELEASE mainspring_verb")
-
-
-def _authorize(action: int, *_: str | None) -> int:
-    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK

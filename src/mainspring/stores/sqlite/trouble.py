@@ -18,9 +18,13 @@ _PROTOCOL: Final = 15
 NOT_AUTHORIZED: Final = 23
 NOT_A_DATABASE: Final = 26
 
+_HELD: Final = (
+    "the write lock is held by a transaction of this program that was not passed as tx=, or by another process; "
+    "pass it as tx=, or look for a transaction that was left open"
+)
 _PASSING: Final = {
-    _BUSY: "another process holds the write lock; look for a transaction that was left open",
-    _LOCKED: "another process holds the write lock; look for a transaction that was left open",
+    _BUSY: _HELD,
+    _LOCKED: _HELD,
     _PROTOCOL: "too many processes open the file at once",
     INTERRUPT: "it was interrupted",
     _FULL: "there is no space left; free some on the disk, or raise max_page_count",
@@ -58,6 +62,11 @@ def spoils_connection(error: BaseException) -> bool:
         READ_ONLY,
         NOT_A_DATABASE,
     }
+
+
+def locked(store: str) -> StoreUnavailable:
+    """Return what to raise where the write lock did not become free in this process."""
+    return StoreUnavailable(store, _HELD)
 
 
 def translated(store: str, error: BaseException) -> BaseException:

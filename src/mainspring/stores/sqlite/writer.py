@@ -2,7 +2,8 @@
 
 It takes the write lock first and then all that waits: while it was waiting for the lock, or for the disk, others have
 come. If one of them raises, the transaction is rolled back and each is done alone, so that nobody is hurt by another.
-Renewals go in front of everything else, because a node that cannot renew stops its work.
+Renewals go in front of everything else, because a node that cannot renew stops its work. Before SQLite's write lock it
+takes the process's `Turn`, which it shares with the transactions of handlers.
 """
 
 import sqlite3
@@ -19,14 +20,16 @@ from mainspring.stores.records import Claimed, ClaimRequest, Pulse
 from mainspring.stores.sqlite import nodes
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.claim import claim
-from mainspring.stores.sqlite.connect import connect
+from mainspring.stores.sqlite.connect import SameFile, connect
 from mainspring.stores.sqlite.lanes import Known, Lanes
 from mainspring.stores.sqlite.nothing import Nothing, Rings
-from mainspring.stores.sqlite.retry import pauses
+from mainspring.stores.sqlite.retry import LockWait, pauses
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.settings import Settings
-from mainspring.stores.sqlite.trouble import is_busy, is_of_the_disk, spoils_connection, translated
+from mainspring.stores.sqlite.trouble import is_busy, is_of_the_disk, locked, spoils_connection, translated
+from mainspring.stores.sqlite.turn import TURN_WAIT_S, Turn
 from mainspring.stores.sqlite.wake import Bells
+from mainspring.stores.write_lock import refuse_inside
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -58,12 +61,13 @@ class Spoilt(Exception):
 class Writer:
     """Owns the connection that writes."""
 
-    def __init__(self, settings: Settings, lanes: Known, bells: Bells) -> None:
+    def __init__(self, settings: Settings, lanes: Known, bells: Bells, turn: Turn) -> None:
         self._settings = settings
+        self._turn = turn
         self._lanes = lanes
         self._bells = bells
         self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
+        self._is_same_file = SameFile(settings.path)
         self._rings: Rings | None = None
         self._nothing = Nothing()
         self._changed = threading.Condition()
@@ -83,7 +87,11 @@ class Writer:
         urgent: bool = False,
         alone: Callable[[Session], Result | None] | None = None,
     ) -> Sequence[Result]:
-        """Have something done, and wait for the answers. Safe in any thread with a running loop."""
+        """Have something done, and wait for the answers. Safe in any thread with a running loop.
+
+        Raises at once inside of a transaction of the caller's own, whose lock it would wait for in vain.
+        """
+        refuse_inside(self._settings.path, self._settings.store)
         request = Request(work, items, time.monotonic() + self._settings.patience, alone)
         with self._changed:
             if self._closing:
@@ -187,7 +195,24 @@ class Writer:
         return self._rings
 
     def _begin(self, request: Request | None = None) -> sqlite3.Connection | None:
-        """Get the write lock; None if nobody wants it any more. For one request alone, or for all that wait."""
+        """Get the turn and the write lock; None if nobody wants it any more. For one request alone, or for all that wait.
+
+        With a connection the turn is held, until `_transact` gives it up.
+        """
+        wait = LockWait(self._settings)
+        while not self._turn.take(TURN_WAIT_S, as_writer=True):
+            if not self._still_wanted(locked(self._settings.store), request):
+                return None
+            wait.report()
+        connection = None
+        try:
+            connection = self._begin_in_turn(request, wait)
+        finally:
+            if connection is None:
+                self._turn.give_up()
+        return connection
+
+    def _begin_in_turn(self, request: Request | None, wait: LockWait) -> sqlite3.Connection | None:
         for pause in pauses():
             if not self._is_same_file():
                 raise StoreUnavailable(self._settings.store, "the file was replaced or deleted; restart what uses it")
@@ -201,22 +226,13 @@ class Writer:
                     raise
                 if not self._still_wanted(error, request):
                     return None
+                wait.report()
             else:
                 return self._connection
             time.sleep(pause)
         return None
 
-    def _is_same_file(self) -> bool:
-        """Say whether the path still leads to the file that was opened: what a lost file is told, nobody else sees."""
-        try:
-            found = self._settings.path.stat()  # before every transaction; it takes 2 µs
-        except OSError:
-            return False
-        identity = (found.st_dev, found.st_ino)
-        self._file = self._file or identity
-        return self._file == identity
-
-    def _still_wanted(self, error: sqlite3.Error, request: Request | None) -> bool:
+    def _still_wanted(self, error: Exception, request: Request | None) -> bool:
         """Give up on those who have waited for too long; say whether anyone is left."""
         now = time.monotonic()
         late = []
@@ -287,6 +303,8 @@ class Writer:
             if len(group) > 1:
                 raise Spoilt from error
             raise
+        finally:
+            self._turn.give_up()
         session.lanes.keep()
         # Watchers of this process hear of it before the callers do: on virtual time, a caller who goes on at once could
         # let time pass before those who have work to do. Other processes come last: ringing their bells takes longer.

@@ -140,6 +140,39 @@ class TransactionsContract(Contract):
                 views = await store.get([there, new.id])
                 assert [view and view.job.id for view in views] == [there, None]
 
+    @obligation("transaction", 2)
+    @pytest.mark.parametrize("where", ["in the block", "in a task"])
+    async def test_a_write_beside_the_transaction_does_not_wait_for_its_end(
+        self, harness: TransactionsHarness, world: World, where: str
+    ) -> None:
+        other = await world.open()
+        new = [world.new(), world.new()]
+        closed, refused = asyncio.Event(), []
+
+        async def write() -> None:
+            for store, one in zip((world.store, other), new, strict=True):
+                try:
+                    await store.enqueue([one])
+                except DeclarationError:
+                    refused.append((store, one))
+
+        async def write_again() -> None:
+            await closed.wait()
+            for store, one in refused:
+                await store.enqueue([one])
+
+        async with transactions(world).transaction(limit=LONG) as tx:
+            await tx.execute(harness.write_number, (7,))
+            await (asyncio.ensure_future(write()) if where == "in a task" else write())
+            assert [await world.is_there(one.id) for one in new] == [not refused] * 2
+            later = asyncio.ensure_future(write_again())
+            await tx.execute(harness.write_number, (8,))
+        closed.set()
+        await later
+
+        assert await harness.numbers() == [7, 8]
+        assert [await world.is_there(one.id) for one in new] == [True, True]
+
     @obligation("watch", 1)
     async def test_nobody_is_woken_before_the_commit_of_a_transaction(self, world: World) -> None:
         bell = Bell()

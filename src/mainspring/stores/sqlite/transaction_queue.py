@@ -1,0 +1,166 @@
+"""Queue of a store's handler transactions, and the thread that serves them one after the other.
+
+SQLite has one write lock, so a process gains nothing from transactions that wait for it side by side. One thread serves
+all of a store, with one connection that is kept open between them; it ends when the queue is empty. It holds the
+process's `Turn` from before BEGIN until after the end of a transaction.
+"""
+
+import sqlite3
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from mainspring.errors import StoreUnavailable
+from mainspring.stores.sqlite.answers import Answer
+from mainspring.stores.sqlite.connect import SameFile, connect
+from mainspring.stores.sqlite.retry import LockWait, persist
+from mainspring.stores.sqlite.settings import Settings
+from mainspring.stores.sqlite.trouble import locked, translated
+from mainspring.stores.sqlite.turn import TURN_WAIT_S, Turn
+
+
+class Served(Protocol):
+    """A transaction, as its thread sees it."""
+
+    def start_clock(self) -> None:
+        """Let its limit count from now, when it has begun and before its caller goes on."""
+        ...
+
+    def serve(self, connection: sqlite3.Connection) -> list[Answer[Any]]:
+        """Do everything between BEGIN and the end; returns the answers that are brought after the end."""
+        ...
+
+    @property
+    def leaves_a_trace(self) -> bool:
+        """Whether the connection is no longer as it was before."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """A transaction that has not begun."""
+
+    transaction: Served
+    begun: Answer[None]
+    wait: LockWait
+
+
+class TransactionQueue:
+    """The transactions of one open store, in the order of their arrival."""
+
+    def __init__(self, settings: Settings, turn: Turn) -> None:
+        self.changed: Final = threading.Condition()
+        """Guards the queue, and the commands of the transaction that is open; notified when one of them grows."""
+        self._settings = settings
+        self._turn = turn
+        self._waiting: deque[Waiting] = deque()
+        self._is_served = False
+        self._is_same_file = SameFile(settings.path)
+        self._idle: sqlite3.Connection | None = None
+        self._is_closed = False
+
+    def put(self, transaction: Served, begun: Answer[None]) -> None:
+        """Have a transaction begun when its time has come."""
+        with self.changed:
+            self._waiting.append(Waiting(transaction, begun, LockWait(self._settings)))
+            self.changed.notify()
+            if self._is_served:
+                return
+            self._is_served = True
+        threading.Thread(target=self._serve, name="mainspring-sqlite-transaction", daemon=True).start()
+
+    def close(self) -> None:
+        """Close the connection, or have it closed after the last transaction that waits or is open."""
+        with self.changed:
+            self._is_closed = True
+            connection, self._idle = self._idle, None
+        if connection is not None:
+            connection.close()
+
+    # In the thread.
+
+    def next_late(self) -> float:
+        """Return in how many seconds the first that waits gives up; with `changed` held."""
+        return self._waiting[0].wait.left() if self._waiting else threading.TIMEOUT_MAX
+
+    def fail_late(self) -> None:
+        """Give up on those that have waited for too long behind others."""
+        with self.changed:
+            late = []
+            while self._waiting and self._waiting[0].wait.left() <= 0:
+                late.append(self._waiting.popleft().begun)
+        for begun in late:
+            begun.fail(locked(self._settings.store))
+        Answer.bring(late)
+
+    def _serve(self) -> None:
+        while (one := self._next()) is not None:
+            if not one.begun.is_unwanted:  # its caller may have given up meanwhile
+                Answer.bring(self._serve_one(one))
+
+    def _next(self) -> Waiting | None:
+        with self.changed:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._is_served = False
+            return None
+
+    def _serve_one(self, one: Waiting) -> list[Answer[Any]]:
+        while not self._turn.take(min(TURN_WAIT_S, one.wait.left())):
+            self.fail_late()
+            if one.wait.left() <= 0:
+                one.begun.fail(locked(self._settings.store))
+                return [one.begun]
+        try:
+            return self._serve_in_turn(one)
+        finally:
+            self._turn.give_up()
+
+    def _serve_in_turn(self, one: Waiting) -> list[Answer[Any]]:
+        try:
+            connection = self._begin(one.wait.left())
+        except BaseException as error:  # noqa: BLE001 -- the caller gets it
+            one.begun.fail(translated(self._settings.store, error))
+            return [one.begun]
+        one.transaction.start_clock()
+        one.begun.set(None)
+        Answer.bring([one.begun])
+        try:
+            return one.transaction.serve(connection)
+        finally:
+            self._leave(connection, keep=not one.transaction.leaves_a_trace)
+
+    def _begin(self, patience: float) -> sqlite3.Connection:
+        if not self._is_same_file():
+            raise StoreUnavailable(self._settings.store, "the file was replaced or deleted; restart what uses it")
+        with self.changed:
+            connection, self._idle = self._idle, None
+        connection = connection or connect(self._settings.path, durable=self._settings.durable)
+        wait = LockWait(self._settings)  # and not that of the transaction, which may have been long behind others
+
+        def on_busy() -> None:
+            wait.report()
+            self.fail_late()
+
+        try:
+            persist(lambda: connection.execute("BEGIN IMMEDIATE"), patience, on_busy=on_busy)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _leave(self, connection: sqlite3.Connection, *, keep: bool) -> None:
+        """Roll back what is still open; keep the connection for the next transaction, or close it."""
+        try:
+            connection.set_authorizer(None)
+            connection.set_progress_handler(None, 0)
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            keep = False
+        with self.changed:
+            if keep and not self._is_closed:
+                self._idle = connection
+                return
+        connection.close()
