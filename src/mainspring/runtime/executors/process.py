@@ -5,6 +5,7 @@ replaced. The pools of the standard library lose all their workers with one; her
 """
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -43,6 +44,7 @@ class ProcessExecutor:
         self._rested: list[Child] = []
         self._children: set[Child] = set()
         self._busy = 0
+        self._numbers = itertools.count(1)
         self._closed = False
 
     @property
@@ -91,6 +93,7 @@ class ProcessExecutor:
             raise ShuttingDown(facts.task)
         link = context.link if context else None
         call = Call(
+            number=next(self._numbers),
             reference=reference,
             context=definition.context,
             facts=facts,
@@ -162,6 +165,8 @@ class _Conversation:
         while True:
             with outside(self._what):
                 message = await self._patiently(self._child.pipe.receive)
+            if message is not None and message.call != self._call.number:
+                raise await self._death(f"it sent a message of call {message.call} during call {self._call.number}")
             match message:
                 case Said():
                     self._pass_on(message)
@@ -210,12 +215,14 @@ class _Conversation:
             error = written.exception()
         self._child.pipe.send(Kept(save.number, thrown(error) if error else None))
 
-    async def _death(self) -> BaseException:
-        """Learn how the child died. One that has merely closed its connection is no use any more."""
+    async def _death(self, problem: str = "") -> BaseException:
+        """Learn how the child died. One that has merely closed its connection is no use any more, nor is one whose
+        messages cannot be trusted.
+        """
         timer = after(KILL_GRACE, self._child.kill)
         with outside(self._what):
             await self._patiently(self._child.gone)
         timer.cancel()
         if self._cancelled:
             return self._cancelled
-        return SlotDied(self._child.code or 0, self._child.pipe.problem)
+        return SlotDied(self._child.code or 0, problem or self._child.pipe.problem)

@@ -1,4 +1,8 @@
-"""What a node and the child process of a slot say to each other: MessagePack, each message behind its length."""
+"""Messages between a node and the child process of a slot: MessagePack, each behind its length.
+
+Calls are numbered, and every message from the child carries the number of its call: the answer of one call is never
+taken for the answer of the next.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -30,6 +34,7 @@ class Hello(Struct, frozen=True, tag="hello"):
 class Call(Struct, frozen=True, kw_only=True, tag="call"):
     """Call a function."""
 
+    number: int
     reference: str
     context: str | None
     facts: CallFacts
@@ -55,6 +60,7 @@ class Kept(Struct, frozen=True, tag="kept"):
 class Said(Struct, frozen=True, tag="said"):
     """What the function told, for those who look on."""
 
+    call: int
     progress: Progress | None = None
     lines: tuple[LogLine, ...] = ()
 
@@ -62,6 +68,7 @@ class Said(Struct, frozen=True, tag="said"):
 class Save(Struct, frozen=True, tag="save"):
     """Keep these values, and answer when they are durable."""
 
+    call: int
     number: int
     saved: bytes
 
@@ -69,12 +76,14 @@ class Save(Struct, frozen=True, tag="save"):
 class Returned(Struct, frozen=True, tag="returned"):
     """The function returned; its result, encoded."""
 
+    call: int
     result: bytes
 
 
 class Raised(Struct, frozen=True, tag="raised"):
     """The function raised, or could not be called."""
 
+    call: int
     thrown: Thrown
 
 
