@@ -28,6 +28,7 @@ MainspringError
 ├── JobFailed               the result was asked for, and the job had failed
 ├── JobCancelled            the result was asked for, and the job had been cancelled
 ├── SlotDied                the process that ran a job's function died
+├── SlotStartTimeout        a process took too long to import the module of a task (also a TimeoutError)
 ├── Escaped                 a function raised what would have ended more than its own job, such as SystemExit
 ├── LockTaken               a lock was held by others for all the time that it was waited for (also a TimeoutError)
 ├── TransactionTooLong      a handler's transaction held the store's write lock for longer than it may
@@ -489,6 +490,21 @@ class SlotDied(MainspringError, RuntimeError):
             name = f"signal {-self.code}"
         hint = "; if nobody killed it, the machine may have run out of memory" if name == "SIGKILL" else ""
         return f"the process slot that ran it was killed by {name}{detail}{hint}"
+
+
+class SlotStartTimeout(MainspringError, TimeoutError):
+    """A process could not be started, or had not imported `module`, within `seconds`; the function was not called."""
+
+    def __init__(self, module: str, seconds: float) -> None:
+        super().__init__(module, seconds)
+        self.module = module
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return (
+            f"process slot: starting it and importing {self.module} took longer than {self.seconds:g} s; "
+            "import slow libraries inside the function, where its timeout applies"
+        )
 
 
 class Escaped(MainspringError):

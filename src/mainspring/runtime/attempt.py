@@ -28,9 +28,9 @@ class Attempt:
     """A running attempt: its task, and whether the node has told it to stop."""
 
     __slots__ = (
+        "_deadline",
         "abandoned",
         "began",
-        "deadline",
         "definition",
         "delivery",
         "ends_itself",
@@ -49,8 +49,7 @@ class Attempt:
         self.definition: Final = definition
         self.timeout: Final = timeout
         self.began: Final = began
-        self.deadline: Final = deadline
-        """When its time is over, on the event loop's clock."""
+        self._deadline: Final = deadline
         self.task: asyncio.Task[object] | None = None
         self.link: LoopLink | None = None
         self.reason: Reason | None = None
@@ -67,6 +66,11 @@ class Attempt:
         """What it runs under: a node may have two of one job, of which the older one has been told to stop."""
         job = self.delivery.claim.job
         return job.id, job.lease
+
+    @property
+    def deadline(self) -> float:
+        """The end of its time, on the event loop's clock; later if its own clock has stood still meanwhile."""
+        return self._deadline + self.link.paused if self.link else self._deadline
 
     @property
     def is_lost(self) -> bool:

@@ -37,6 +37,7 @@ from mainspring.runtime.executors.slot_link import SlotLink
 from mainspring.runtime.executors.thrown import rebuilt, thrown
 from mainspring.runtime.executors.wire import (
     CHUNK,
+    Began,
     Call,
     Cancel,
     FromSlot,
@@ -90,12 +91,12 @@ class Slot:
     # What the main thread does.
 
     def _answer(self, call: Call) -> FromSlot:
-        link = SlotLink(
-            call.facts, call=call.number, saved=call.saved, remaining=call.remaining, say=self._send, save=self._save
-        )
+        link = SlotLink(call.facts, call=call.number, saved=call.saved, say=self._send, save=self._save)
         self._link = link
         try:
             definition = self._find(call.reference, call.context)
+            link.begin(call.remaining)
+            self._send(Began(call.number))
             value = copy_context().run(self._invoke, definition, call, Context(call.facts, link))
             answer: FromSlot = Returned(call.number, definition.result.encode(value))
         except BaseException as error:  # noqa: BLE001 - told to the node, SystemExit too

@@ -23,12 +23,11 @@ class SlotLink:
         *,
         call: int,
         saved: bytes | None,
-        remaining: float | None,
         say: Callable[[Said], None],
         save: "Callable[[int, bytes], Future[None]]",
     ) -> None:
         self.clock = SystemClock()
-        self.deadline = None if remaining is None else self.clock.monotonic() + remaining
+        self.deadline: float | None = None
         self.saved = Saved(saved)
         self.stopping = False
         self._facts = facts
@@ -40,6 +39,10 @@ class SlotLink:
         self._lines: deque[LogLine] = deque(maxlen=MOST_LINES)
         self._armed = False
         self._over = False
+
+    def begin(self, remaining: float | None) -> None:
+        """Start the clock: the function is called now, and has so many seconds."""
+        self.deadline = None if remaining is None else self.clock.monotonic() + remaining
 
     def stop(self) -> None:
         self.stopping = True

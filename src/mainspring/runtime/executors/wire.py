@@ -41,7 +41,7 @@ class Call(Struct, frozen=True, kw_only=True, tag="call"):
     saved: bytes | None
     """As of now: middleware may have saved something."""
     remaining: float | None
-    """Seconds until the timeout."""
+    """Seconds until the timeout, from the beginning of the function."""
     trace: str | None = None
     """The span of the attempt, where the node is traced."""
 
@@ -55,6 +55,12 @@ class Kept(Struct, frozen=True, tag="kept"):
 
     number: int
     error: Thrown | None = None
+
+
+class Began(Struct, frozen=True, tag="began"):
+    """The module has been imported, and the function is called now: the time of the attempt begins."""
+
+    call: int
 
 
 class Said(Struct, frozen=True, tag="said"):
@@ -88,7 +94,7 @@ class Raised(Struct, frozen=True, tag="raised"):
 
 
 ToSlot: TypeAlias = Hello | Call | Cancel | Kept
-FromSlot: TypeAlias = Said | Save | Returned | Raised
+FromSlot: TypeAlias = Began | Said | Save | Returned | Raised
 M = TypeVar("M")
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
