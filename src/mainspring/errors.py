@@ -11,6 +11,7 @@ MainspringError
 │   ├── PartitionOutOfRange  a partition that the outbox does not have
 │   └── PartitionCountMismatch  an outbox that is there already with another number of partitions
 ├── PayloadError            a value does not fit the types it was declared with (also a ValueError)
+│   ├── BadResult           a function returned a value that cannot be kept; its job has failed
 │   └── PayloadTooLarge     a message is larger than an outbox takes
 ├── IllegalTransition       the life of a job has no such step
 ├── UnknownTask             no task is registered under that name
@@ -139,6 +140,13 @@ class PayloadTooLarge(PayloadError):
         self.size = size
         self.limit = limit
         self.args = (outbox, size, limit)
+
+
+class BadResult(PayloadError):
+    """The function returned a value that cannot be kept: the job has failed, and the function is not called again."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; the function has returned and is not called again"
 
 
 class IllegalTransition(MainspringError):

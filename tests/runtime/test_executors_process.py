@@ -18,7 +18,7 @@ import pytest
 from mainspring import Fail, RetryIn, Snooze
 from mainspring.core.outcome import Outcome, Raised, Snoozed, outcome_of
 from mainspring.core.retry import Retry
-from mainspring.errors import DeclarationError, Escaped, JobCancelled, LeaseLost, PayloadError, ShuttingDown, SlotDied
+from mainspring.errors import BadResult, DeclarationError, Escaped, JobCancelled, LeaseLost, ShuttingDown, SlotDied
 from mainspring.runtime.definition import Definition, ExecutorKind
 from mainspring.runtime.executors.child import Child
 from mainspring.runtime.executors.errors import attempt_error
@@ -328,7 +328,7 @@ def test_a_group_comes_back_with_its_members(office: Office) -> None:
 def test_a_result_that_does_not_fit_is_an_error_of_the_job(office: Office) -> None:
     error = office.error_of(slot_tasks.object_of_no_type)
 
-    assert isinstance(error, PayloadError)
+    assert isinstance(error, BadResult)
     assert "result" in str(error)
 
 

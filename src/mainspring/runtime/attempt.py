@@ -7,9 +7,10 @@ from typing import Final
 from mainspring.core.job import JobId
 from mainspring.core.outcome import AttemptError, Interrupted, Outcome, Raised, Signal, Succeeded, outcome_of
 from mainspring.core.retry import Retry
-from mainspring.errors import MainspringError
+from mainspring.errors import BadResult
 from mainspring.runtime.definition import Definition
 from mainspring.runtime.executors.errors import attempt_error
+from mainspring.runtime.executors.executor import encode_result
 from mainspring.runtime.executors.link import LoopLink
 from mainspring.stores.records import Delivery
 
@@ -96,18 +97,25 @@ def _outcome(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:
         return stopped(attempt) if attempt.reason else _cancelled_by_others(attempt.definition.retry)
     if raised is None:
         return _returned(attempt, ended.result())
+    if isinstance(raised, BadResult):  # of a function in another process
+        return _bad_result(raised)
     if attempt.reason and not isinstance(raised, Signal):
         return stopped(attempt)  # what a handler raises because it is stopped is no failure of its own
     return outcome_of(raised, attempt_error(raised), attempt.definition.retry)
 
 
 def _returned(attempt: Attempt, value: object) -> Outcome:
+    if value is None and attempt.definition.may_return_none:
+        return Succeeded()
     try:
-        if value is None and attempt.definition.may_return_none:
-            return Succeeded()
-        return Succeeded(attempt.definition.result.encode(value))
-    except MainspringError as error:
-        return outcome_of(error, attempt_error(error), attempt.definition.retry)
+        return Succeeded(encode_result(attempt.definition, value))
+    except BadResult as error:
+        return _bad_result(error)
+
+
+def _bad_result(error: BadResult) -> Outcome:
+    """Fail the job, whatever the policy: what the function did would be done again, and its result be no better."""
+    return Raised(error=attempt_error(error), retryable=False)
 
 
 def stopped(attempt: Attempt) -> Outcome:

@@ -17,6 +17,7 @@ from mainspring.runtime.call import CallFacts, current_call, current_trace
 from mainspring.runtime.context import Context, Link
 from mainspring.runtime.definition import Definition
 from mainspring.runtime.executors.child import Child
+from mainspring.runtime.executors.executor import decode_result
 from mainspring.runtime.executors.link import LoopLink
 from mainspring.runtime.executors.realtime import after
 from mainspring.runtime.executors.reference import importable
@@ -76,7 +77,7 @@ class ProcessExecutor:
                 link.resume_clock()
         if isinstance(answer, Raised):
             raise rebuilt(answer.thrown)
-        return definition.result.decode(answer.result)
+        return decode_result(definition, answer.result)
 
     async def close(self, deadline: float = 1.0) -> None:
         """End all children: those at rest by themselves, those at work too, who is left after `deadline` is killed."""

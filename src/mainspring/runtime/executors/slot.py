@@ -31,6 +31,7 @@ from typing import Final, NoReturn, TypeAlias
 from mainspring.runtime.call import IN_SLOT, current_call, current_trace
 from mainspring.runtime.context import Context
 from mainspring.runtime.definition import Definition
+from mainspring.runtime.executors.executor import encode_result
 from mainspring.runtime.executors.invoke import Invocation
 from mainspring.runtime.executors.reference import find
 from mainspring.runtime.executors.slot_link import SlotLink
@@ -98,7 +99,7 @@ class Slot:
             link.begin(call.remaining)
             self._send(Began(call.number))
             value = copy_context().run(self._invoke, definition, call, Context(call.facts, link))
-            answer: FromSlot = Returned(call.number, definition.result.encode(value))
+            answer: FromSlot = Returned(call.number, encode_result(definition, value))
         except BaseException as error:  # noqa: BLE001 - told to the node, SystemExit too
             answer = Raised(call.number, thrown(error))
         finally:
