@@ -31,6 +31,7 @@ from typing import Final, NoReturn, TypeAlias
 from mainspring.runtime.call import IN_SLOT, current_call, current_trace
 from mainspring.runtime.context import Context
 from mainspring.runtime.definition import Definition
+from mainspring.runtime.executors.django_connections import call_with_fresh_connections
 from mainspring.runtime.executors.executor import encode_result
 from mainspring.runtime.executors.invoke import Invocation
 from mainspring.runtime.executors.reference import find
@@ -122,7 +123,7 @@ class Slot:
         invocation = self._invocation = Invocation(definition, call.facts, context)
         if context.cancelled:  # while its module was imported
             invocation.stop()
-        return invocation.run()
+        return call_with_fresh_connections(invocation.run)
 
     def _terminate(self, _number: int, _frame: object) -> None:
         if self._link is not None and self._link.stopping:
