@@ -11,6 +11,7 @@ MainspringError
 │   ├── PartitionOutOfRange  a partition that the outbox does not have
 │   └── PartitionCountMismatch  an outbox that is there already with another number of partitions
 ├── PayloadError            a value does not fit the types it was declared with (also a ValueError)
+│   ├── BadResult           a function returned a value that cannot be kept; its job has failed
 │   └── PayloadTooLarge     a message is larger than an outbox takes
 ├── IllegalTransition       the life of a job has no such step
 ├── UnknownTask             no task is registered under that name
@@ -28,6 +29,7 @@ MainspringError
 ├── JobFailed               the result was asked for, and the job had failed
 ├── JobCancelled            the result was asked for, and the job had been cancelled
 ├── SlotDied                the process that ran a job's function died
+├── SlotStartTimeout        a process took too long to import the module of a task (also a TimeoutError)
 ├── Escaped                 a function raised what would have ended more than its own job, such as SystemExit
 ├── LockTaken               a lock was held by others for all the time that it was waited for (also a TimeoutError)
 ├── TransactionTooLong      a handler's transaction held the store's write lock for longer than it may
@@ -138,6 +140,13 @@ class PayloadTooLarge(PayloadError):
         self.size = size
         self.limit = limit
         self.args = (outbox, size, limit)
+
+
+class BadResult(PayloadError):
+    """The function returned a value that cannot be kept: the job has failed, and the function is not called again."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; the function has returned and is not called again"
 
 
 class IllegalTransition(MainspringError):
@@ -489,6 +498,21 @@ class SlotDied(MainspringError, RuntimeError):
             name = f"signal {-self.code}"
         hint = "; if nobody killed it, the machine may have run out of memory" if name == "SIGKILL" else ""
         return f"the process slot that ran it was killed by {name}{detail}{hint}"
+
+
+class SlotStartTimeout(MainspringError, TimeoutError):
+    """A process could not be started, or had not imported `module`, within `seconds`; the function was not called."""
+
+    def __init__(self, module: str, seconds: float) -> None:
+        super().__init__(module, seconds)
+        self.module = module
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return (
+            f"process slot: starting it and importing {self.module} took longer than {self.seconds:g} s; "
+            "import slow libraries inside the function, where its timeout applies"
+        )
 
 
 class Escaped(MainspringError):

@@ -731,7 +731,7 @@ async def test_9_whatever_goes_wrong_in_an_attempt_is_kept_with_its_job(app: Mai
     assert view.job.state is FAILED
     assert view.error == attempt.error
     assert view.error
-    assert view.error.type.endswith("PayloadError" if where == "its result" else "Boom")
+    assert view.error.type.endswith("BadResult" if where == "its result" else "Boom")
 
 
 async def test_9_a_job_without_a_result_says_why_in_the_type_of_the_error(app: Mainspring) -> None:

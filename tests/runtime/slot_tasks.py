@@ -1,6 +1,7 @@
 """Functions for process slots. A slot imports this module under the same name as the tests do."""
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +18,7 @@ from mainspring import Fail, RetryIn, Snooze
 from mainspring.errors import LeaseLost
 from mainspring.runtime.call import IN_SLOT, current_call
 from mainspring.runtime.context import Context
+from mainspring.runtime.executors.wire import Returned, pack
 from tests.runtime.calling import task
 
 
@@ -166,6 +169,87 @@ def babble() -> None:
         except OSError:
             continue
     time.sleep(10)
+
+
+# Forks.
+
+FORK = multiprocessing.get_context("fork")
+
+
+def fork_and_return() -> int:
+    """Return in both processes, as a function does that forgot `os._exit`; the slot returns how the other one ended."""
+    child = os.fork()
+    return _exit_code(child) if child else -1
+
+
+def fork_and_report(ctx: Context) -> int:
+    child = os.fork()
+    if child:
+        return _exit_code(child)
+    ctx.progress(50, "from the fork")
+    time.sleep(60)
+    os._exit(0)
+
+
+def _exit_code(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def answer_for_another() -> None:
+    os.write(int(sys.argv[1]), pack(Returned(0, b'{"v":1,"value":null}')))
+    time.sleep(60)
+
+
+def terminate_children(number: int) -> list[int | None]:
+    """Terminate each as soon as it has been started."""
+    codes = []
+    for _ in range(number):
+        child = FORK.Process(target=time.sleep, args=(60,))
+        child.start()
+        child.terminate()
+        child.join(30)
+        codes.append(child.exitcode)
+    return codes
+
+
+def interrupt_a_child() -> int | None:
+    ready = FORK.Event()
+    child = FORK.Process(target=_until_interrupted, args=(ready,))
+    child.start()
+    assert ready.wait(30)
+    os.kill(child.pid or 0, signal.SIGINT)
+    child.join(30)
+    return child.exitcode
+
+
+def _until_interrupted(ready: Event) -> None:
+    try:
+        ready.set()
+        time.sleep(60)
+    except KeyboardInterrupt:
+        sys.exit(3)
+
+
+def leave_a_busy_pool() -> None:
+    with FORK.Pool(2) as pool:
+        for _ in pool.imap_unordered(time.sleep, [0.01, 60, 60]):
+            raise ValueError("left")
+
+
+def fork_with_a_handler_of_its_own() -> int | None:
+    former = signal.signal(signal.SIGTERM, _leave)
+    try:
+        child = FORK.Process(target=time.sleep, args=(60,))
+        child.start()
+        child.terminate()
+        child.join(30)
+        return child.exitcode
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def _leave(_number: int, _frame: object) -> None:
+    os._exit(5)
 
 
 # The context.

@@ -18,11 +18,12 @@ import pytest
 from mainspring import Fail, RetryIn, Snooze
 from mainspring.core.outcome import Outcome, Raised, Snoozed, outcome_of
 from mainspring.core.retry import Retry
-from mainspring.errors import DeclarationError, Escaped, JobCancelled, LeaseLost, PayloadError, ShuttingDown, SlotDied
+from mainspring.errors import BadResult, DeclarationError, Escaped, JobCancelled, LeaseLost, ShuttingDown, SlotDied
 from mainspring.runtime.definition import Definition, ExecutorKind
 from mainspring.runtime.executors.child import Child
 from mainspring.runtime.executors.errors import attempt_error
 from mainspring.runtime.executors.process import ProcessExecutor
+from mainspring.runtime.executors.slot import FORKED
 from mainspring.stores.records import Note, Progress
 from mainspring.testing import VirtualTime
 from tests.runtime import slot_tasks
@@ -327,7 +328,7 @@ def test_a_group_comes_back_with_its_members(office: Office) -> None:
 def test_a_result_that_does_not_fit_is_an_error_of_the_job(office: Office) -> None:
     error = office.error_of(slot_tasks.object_of_no_type)
 
-    assert isinstance(error, PayloadError)
+    assert isinstance(error, BadResult)
     assert "result" in str(error)
 
 
@@ -413,6 +414,53 @@ def test_a_child_that_died_at_rest_costs_no_job_anything(office: Office) -> None
         return await begin(office.executor, slot_tasks.add, 1, 2)
 
     assert office.run(story()) == 3
+
+
+# Forks.
+
+
+def test_a_forked_process_that_returns_from_the_function_ends_and_answers_nothing(office: Office) -> None:
+    assert office.call(slot_tasks.fork_and_return) == FORKED
+    assert [office.call(slot_tasks.add, number, 1) for number in range(3)] == [1, 2, 3]
+
+
+def test_a_forked_process_that_uses_the_context_ends_and_reports_nothing(office: Office) -> None:
+    async def story() -> object:
+        return await begin(office.executor, slot_tasks.fork_and_report, notebook=notebook)
+
+    notebook = Notebook()
+
+    assert office.run(story()) == FORKED
+    assert notebook.progress == []
+
+
+def test_an_answer_to_another_call_ends_the_slot(office: Office) -> None:
+    death = office.error_of(slot_tasks.answer_for_another)
+
+    assert isinstance(death, SlotDied)
+    assert "message of call 0 during call" in str(death)
+    assert office.call(slot_tasks.add, 1, 2) == 3
+
+
+def test_a_function_can_terminate_the_processes_that_it_forks(office: Office) -> None:
+    assert office.call(slot_tasks.terminate_children, 10) == [-signal.SIGTERM] * 10
+
+
+@pytest.mark.skipif(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, reason="SIGINT is ignored from the start")
+def test_a_function_can_interrupt_the_processes_that_it_forks(office: Office) -> None:
+    assert office.call(slot_tasks.interrupt_a_child) == 3
+
+
+def test_a_function_can_leave_a_pool_whose_workers_are_busy(office: Office) -> None:
+    began = time.monotonic()
+    error = office.error_of(slot_tasks.leave_a_busy_pool)
+
+    assert isinstance(error, ValueError)
+    assert time.monotonic() - began < 30  # its workers would be busy for longer
+
+
+def test_a_signal_handler_that_a_function_has_set_is_inherited_by_what_it_forks(office: Office) -> None:
+    assert office.call(slot_tasks.fork_with_a_handler_of_its_own) == 5
 
 
 # The context.

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring import Context, Limit, Mainspring, Retry, Snooze
+from mainspring import Breaker, Context, Limit, Mainspring, Retry, Snooze
 from mainspring.core.job import Cause, NodeId, Retention, State
 from mainspring.core.names import Name
 from mainspring.errors import JobGone
-from mainspring.runtime.events import StateChange
+from mainspring.runtime.events import BreakerChange, StateChange
 from mainspring.runtime.middleware import Next
 from mainspring.settings import NodeSettings
 from mainspring.stores.records import (
@@ -457,6 +457,47 @@ async def test_listeners_see_logical_transitions_in_order(bench: Bench) -> None:
 
     assert seen == [("ready", "running"), ("running", "retrying"), ("retrying", "running"), ("running", "succeeded")]
     assert node.events.counts["listener_errors"] == 4
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(3), GeneratorExit(), BaseException("any")])
+async def test_whatever_a_listener_raises_jobs_start_and_end(bench: Bench, error: BaseException) -> None:
+    heard: list[str] = []
+
+    @bench.app.listener
+    def listen(change: StateChange) -> None:
+        heard.append(change.event)
+        raise error
+
+    @bench.app.task(name="work")
+    async def work(number: int) -> int:
+        return number
+
+    async with bench.app.node(concurrency=3) as node:
+        jobs = [await work.enqueue(number) for number in range(10)]
+        assert [await job.result("1m") for job in jobs] == list(range(10))
+
+    assert sorted(heard) == ["claimed"] * 10 + ["succeeded"] * 10
+    assert node.events.counts["listener_errors"] == 20
+
+
+async def test_whatever_a_breaker_listener_raises_jobs_end(bench: Bench) -> None:
+    heard: list[str] = []
+
+    @bench.app.breakers.listener
+    def listen(change: BreakerChange) -> None:
+        heard.append(change.change.target)
+        raise asyncio.CancelledError
+
+    @bench.app.task(name="work", max_attempts=1, breaker=Breaker(threshold=2))
+    async def work() -> None:
+        raise ValueError("no")
+
+    async with bench.app.node(concurrency=2):
+        jobs = [await work.enqueue() for _ in range(2)]
+        for job in jobs:
+            await bench.until_finished(job.id)
+
+    assert heard == ["open"]
 
 
 async def test_middleware_is_an_onion_and_may_short_circuit(bench: Bench) -> None:

@@ -1,6 +1,7 @@
 """What runs when on a node, and that nothing a handler does costs the node a place."""
 
 import asyncio
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,88 @@ class Hollow(Snooze):
 def sqlite_app(tmp_path: Path, virtual_time: VirtualTime) -> Mainspring:
     store = SqliteStore(tmp_path / "jobs.db", clock=virtual_time.clock, durable=False)
     return Mainspring(store=store, clock=virtual_time.clock)
+
+
+# Handlers that return what cannot be kept.
+
+
+class Unreadable(Mapping[str, int]):
+    """A mapping that raises when it is read."""
+
+    def __getitem__(self, key: str) -> int:
+        raise LookupError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        raise LookupError("unreadable")
+
+    def __len__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("executor", ["coroutine", "thread"])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [(object(), "object"), ("x" * 300_000, "262,144"), ({"a": {1, 2}}, "set"), (Unreadable(), "Unreadable")],
+    ids=["no JSON", "too large", "no JSON inside", "raises"],
+)
+async def test_a_handler_whose_result_cannot_be_kept_is_not_called_again(
+    bench: Bench, executor: str, value: object, problem: str
+) -> None:
+    called: list[int] = []
+
+    async def coroutine(ctx: Context) -> object:
+        called.append(ctx.attempt)
+        return value
+
+    def thread(ctx: Context) -> object:
+        called.append(ctx.attempt)
+        return value
+
+    work = bench.app.task(name="work", retry=Retry.fixed("1s", max_attempts=6))(
+        coroutine if executor == "coroutine" else thread
+    )
+    async with bench.app.node():
+        job = await work.enqueue()
+        await bench.until_finished(job.id)
+    view = await bench.view(job.id)
+
+    assert called == [1]
+    assert (view.job.state, view.job.cause) == (State.FAILED, Cause.REFUSED)
+    assert view.error is not None
+    assert view.error.type == "mainspring.errors.BadResult"
+    assert problem in view.error.message
+    assert view.error.message.endswith("the function has returned and is not called again")
+
+
+async def test_a_result_of_another_type_than_declared_is_not_asked_for_again(bench: Bench) -> None:
+    called: list[int] = []
+
+    @bench.app.task(name="work", retry=Retry.fixed("1s", max_attempts=6))
+    async def work(ctx: Context) -> int:
+        called.append(ctx.attempt)
+        return "seven"  # type: ignore[return-value]  # what this is about
+
+    async with bench.app.node():
+        job = await work.enqueue()
+        await bench.until_finished(job.id)
+
+    assert called == [1]
+    assert (await bench.view(job.id)).job.cause is Cause.REFUSED
+
+
+@pytest.mark.slow
+async def test_a_function_in_a_process_whose_result_cannot_be_kept_is_not_called_again(bench: Bench) -> None:
+    policy = Retry.fixed("1s", max_attempts=6)
+    work = bench.app.task(name="work", executor="process", retry=policy)(slot_tasks.object_of_no_type)
+
+    async with bench.app.node(processes=1):
+        job = await work.enqueue()
+        await bench.until_finished(job.id)
+    view = await bench.view(job.id)
+
+    assert (view.job.state, view.job.cause, view.job.attempt) == (State.FAILED, Cause.REFUSED, 1)
+    assert view.error is not None
+    assert view.error.type == "mainspring.errors.BadResult"
 
 
 # Handlers that say odd things.

@@ -80,7 +80,9 @@ def tell(events: Events, listeners: Sequence[DeliveryListener], counts: Counts, 
     for listener in tuple(listeners):
         try:
             listener(ended)
-        except Exception:  # noqa: BLE001 - whatever it raises is its own affair: counted and logged
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - whatever it raises is its own affair: counted and logged
             events.count("listener_errors")
             log.exception("a listener of outbox %s raised; its messages go on", ended.outbox)
 

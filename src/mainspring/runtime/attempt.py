@@ -7,9 +7,10 @@ from typing import Final
 from mainspring.core.job import JobId
 from mainspring.core.outcome import AttemptError, Interrupted, Outcome, Raised, Signal, Succeeded, outcome_of
 from mainspring.core.retry import Retry
-from mainspring.errors import MainspringError
+from mainspring.errors import BadResult
 from mainspring.runtime.definition import Definition
 from mainspring.runtime.executors.errors import attempt_error
+from mainspring.runtime.executors.executor import encode_result
 from mainspring.runtime.executors.link import LoopLink
 from mainspring.stores.records import Delivery
 
@@ -28,9 +29,9 @@ class Attempt:
     """A running attempt: its task, and whether the node has told it to stop."""
 
     __slots__ = (
+        "_deadline",
         "abandoned",
         "began",
-        "deadline",
         "definition",
         "delivery",
         "ends_itself",
@@ -49,8 +50,7 @@ class Attempt:
         self.definition: Final = definition
         self.timeout: Final = timeout
         self.began: Final = began
-        self.deadline: Final = deadline
-        """When its time is over, on the event loop's clock."""
+        self._deadline: Final = deadline
         self.task: asyncio.Task[object] | None = None
         self.link: LoopLink | None = None
         self.reason: Reason | None = None
@@ -67,6 +67,11 @@ class Attempt:
         """What it runs under: a node may have two of one job, of which the older one has been told to stop."""
         job = self.delivery.claim.job
         return job.id, job.lease
+
+    @property
+    def deadline(self) -> float:
+        """The end of its time, on the event loop's clock; later if its own clock has stood still meanwhile."""
+        return self._deadline + self.link.paused if self.link else self._deadline
 
     @property
     def is_lost(self) -> bool:
@@ -92,18 +97,25 @@ def _outcome(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:
         return stopped(attempt) if attempt.reason else _cancelled_by_others(attempt.definition.retry)
     if raised is None:
         return _returned(attempt, ended.result())
+    if isinstance(raised, BadResult):  # of a function in another process
+        return _bad_result(raised)
     if attempt.reason and not isinstance(raised, Signal):
         return stopped(attempt)  # what a handler raises because it is stopped is no failure of its own
     return outcome_of(raised, attempt_error(raised), attempt.definition.retry)
 
 
 def _returned(attempt: Attempt, value: object) -> Outcome:
+    if value is None and attempt.definition.may_return_none:
+        return Succeeded()
     try:
-        if value is None and attempt.definition.may_return_none:
-            return Succeeded()
-        return Succeeded(attempt.definition.result.encode(value))
-    except MainspringError as error:
-        return outcome_of(error, attempt_error(error), attempt.definition.retry)
+        return Succeeded(encode_result(attempt.definition, value))
+    except BadResult as error:
+        return _bad_result(error)
+
+
+def _bad_result(error: BadResult) -> Outcome:
+    """Fail the job, whatever the policy: what the function did would be done again, and its result be no better."""
+    return Raised(error=attempt_error(error), retryable=False)
 
 
 def stopped(attempt: Attempt) -> Outcome:

@@ -1,8 +1,9 @@
 """What a node tells its listeners: logical transitions of jobs, after they were committed.
 
 In order per job; at most once, also across a crash: what was committed and not told before the crash is not told again.
-A listener that raises is counted and logged, and stops neither the job nor the other listeners. Listeners are called on
-the node's event loop and must not block it.
+A listener that raises is counted and logged, and stops neither the job nor the other listeners: also where it raises
+`SystemExit`, or a `CancelledError`, which is never that of the node's own task, because nothing is awaited here.
+`KeyboardInterrupt` alone is let through. Listeners are called on the node's event loop and must not block it.
 """
 
 import logging
@@ -90,7 +91,9 @@ class Events:
         for listener in self.listeners:
             try:
                 listener(change)
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 self.counts["listener_errors"] += 1
                 log.exception("a listener raised on %s of job %s; the job goes on", change.event, change.job.id)
 
@@ -107,7 +110,9 @@ class Events:
         for listener in self.breaker_listeners:
             try:
                 listener(BreakerChange(change=change, node=node))
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 self.counts["listener_errors"] += 1
                 log.exception("a listener raised on the breaker of %s", change.task)
 

@@ -172,11 +172,11 @@ class Runner:
         attempt = Attempt(delivery, definition, timeout=timeout, began=self._clock.monotonic(), deadline=deadline)
         self._attempts[job.id, job.lease] = attempt
         self.started += 1
-        if self._events.listeners:
-            self._tell_claimed(delivery)
         attempt.task = loop.create_task(self._body.run(attempt))
         self._deadlines.watch(deadline)
         attempt.task.add_done_callback(partial(self._ended, attempt))
+        if self._events.listeners:  # last, so that nothing that a listener raises leaves an attempt without a task
+            self._tell_claimed(delivery)
 
     def _timeout_of(self, delivery: Delivery, definition: Definition) -> float:
         if delivery.timeout is not None:

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from mainspring.core.payload.signature import Call
+from mainspring.errors import BadResult, PayloadError
 from mainspring.runtime.call import CallFacts
 from mainspring.runtime.context import Context
 from mainspring.runtime.definition import Definition
@@ -40,3 +41,25 @@ def arguments_of(definition: Definition, facts: CallFacts, context: Context | No
             raise TypeError(f"{facts.task} takes a context, and was called without")
         kwargs[definition.context] = context
     return args, kwargs
+
+
+def encode_result(definition: Definition, value: object) -> bytes:
+    """Encode what a function returned, or raise `BadResult`."""
+    try:
+        return definition.result.encode(value)
+    except Exception as error:
+        raise _bad_result(definition, error) from error
+
+
+def decode_result(definition: Definition, result: bytes) -> object:
+    """Decode what a function returned in another process, or raise `BadResult`."""
+    try:
+        return definition.result.decode(result)
+    except Exception as error:
+        raise _bad_result(definition, error) from error
+
+
+def _bad_result(definition: Definition, error: Exception) -> BadResult:
+    if isinstance(error, PayloadError):
+        return BadResult(error.subject, error.path, error.problem)
+    return BadResult(f"result of {definition.name}", "", f"it cannot be encoded, {type(error).__name__}")

@@ -79,11 +79,14 @@ class LoopLink:
 
     __slots__ = (
         "_armed",
+        "_deadline",
         "_home",
         "_lines",
         "_lock",
         "_loop",
         "_over",
+        "_paused",
+        "_paused_at",
         "_progress",
         "_save",
         "_savers",
@@ -92,7 +95,6 @@ class LoopLink:
         "_write",
         "_writer",
         "clock",
-        "deadline",
         "facts",
         "hold",
         "saved",
@@ -102,7 +104,9 @@ class LoopLink:
     def __init__(self, facts: CallFacts, write: Write, *, clock: Clock = _SYSTEM) -> None:
         self.facts = facts
         self.clock = clock
-        self.deadline = None if facts.timeout is None else clock.monotonic() + facts.timeout
+        self._deadline = None if facts.timeout is None else clock.monotonic() + facts.timeout
+        self._paused = 0.0
+        self._paused_at: float | None = None
         self.saved = Saved(facts.saved)
         self.stopping = False
         self.hold: Hold | None = None
@@ -124,6 +128,24 @@ class LoopLink:
     def over(self) -> bool:
         """Whether the attempt no longer holds its job, or has ended."""
         return self._over
+
+    @property
+    def deadline(self) -> float | None:
+        return None if self._deadline is None else self._deadline + self.paused
+
+    @property
+    def paused(self) -> float:
+        """Seconds that do not count for the timeout, the present pause included."""
+        return self._paused + (0.0 if self._paused_at is None else self.clock.monotonic() - self._paused_at)
+
+    def pause_clock(self) -> None:
+        """Let no time count for the timeout: the function waits for a process to be started."""
+        self._paused_at = self.clock.monotonic()
+
+    def resume_clock(self) -> None:
+        """Let time count again; does nothing if it does."""
+        self._paused = self.paused
+        self._paused_at = None
 
     def stop(self) -> None:
         """Let the handler see that someone wants it to stop."""

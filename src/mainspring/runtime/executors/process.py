@@ -5,27 +5,33 @@ replaced. The pools of the standard library lose all their workers with one; her
 """
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, TypeVar
 
 from mainspring.clock import outside
-from mainspring.errors import DeclarationError, ShuttingDown, SlotDied
+from mainspring.errors import DeclarationError, ShuttingDown, SlotDied, SlotStartTimeout
 from mainspring.runtime.call import CallFacts, current_call, current_trace
 from mainspring.runtime.context import Context, Link
 from mainspring.runtime.definition import Definition
 from mainspring.runtime.executors.child import Child
+from mainspring.runtime.executors.executor import decode_result
+from mainspring.runtime.executors.link import LoopLink
 from mainspring.runtime.executors.realtime import after
 from mainspring.runtime.executors.reference import importable
 from mainspring.runtime.executors.thrown import rebuilt, thrown
-from mainspring.runtime.executors.wire import Call, Cancel, Kept, Raised, Returned, Said, Save
+from mainspring.runtime.executors.wire import Began, Call, Cancel, Kept, Raised, Returned, Said, Save
 from mainspring.supervise.bulkhead import Lane
 from mainspring.supervise.lines import first_of
 
 CANCELLED: Final = f"{asyncio.CancelledError.__module__}:{asyncio.CancelledError.__qualname__}"
 KILL_GRACE: Final = 0.5
 """Seconds from SIGTERM, upon which the function's `finally` blocks run, to SIGKILL."""
+
+START_LIMIT_S: Final = 60.0
+"""Seconds that a child may take to start and to import the module of a function, before the function is called."""
 
 T = TypeVar("T")
 
@@ -35,14 +41,19 @@ class ProcessExecutor:
 
     A function that is told to stop sees it in its context; a coroutine is cancelled. After `stop_grace` real seconds
     its process is ended.
+
+    Time counts for the timeout only while the function runs: the start of a process and the import of a module have a
+    limit of their own, or a task whose module takes longer to import than its timeout could never succeed.
     """
 
-    def __init__(self, processes: int, *, stop_grace: float = 1.0) -> None:
+    def __init__(self, processes: int, *, stop_grace: float = 1.0, start_limit: float = START_LIMIT_S) -> None:
         self._lane = Lane(processes)
         self._stop_grace = stop_grace
+        self._start_limit = start_limit
         self._rested: list[Child] = []
         self._children: set[Child] = set()
         self._busy = 0
+        self._numbers = itertools.count(1)
         self._closed = False
 
     @property
@@ -56,17 +67,17 @@ class ProcessExecutor:
             raise TypeError(f"{facts.task} takes a context, and was called without")
         reference = importable(definition.reference)
         current_call.set(facts)
-        if not self._lane.take():
-            await first_of([self._lane])
-        self._busy += 1
+        link = context.link if context is not None and isinstance(context.link, LoopLink) else None
+        if link is not None:
+            link.pause_clock()
         try:
-            answer = await self._ask(reference, definition, facts, context)
+            answer = await self._ask_in_turn(reference, definition, facts, context)
         finally:
-            self._busy -= 1
-            self._lane.give_back()
+            if link is not None:
+                link.resume_clock()
         if isinstance(answer, Raised):
             raise rebuilt(answer.thrown)
-        return definition.result.decode(answer.result)
+        return decode_result(definition, answer.result)
 
     async def close(self, deadline: float = 1.0) -> None:
         """End all children: those at rest by themselves, those at work too, who is left after `deadline` is killed."""
@@ -84,6 +95,18 @@ class ProcessExecutor:
         finally:
             timer.cancel()
 
+    async def _ask_in_turn(
+        self, reference: str, definition: Definition, facts: CallFacts, context: Context | None
+    ) -> Returned | Raised:
+        if not self._lane.take():
+            await first_of([self._lane])
+        self._busy += 1
+        try:
+            return await self._ask(reference, definition, facts, context)
+        finally:
+            self._busy -= 1
+            self._lane.give_back()
+
     async def _ask(
         self, reference: str, definition: Definition, facts: CallFacts, context: Context | None
     ) -> Returned | Raised:
@@ -91,6 +114,7 @@ class ProcessExecutor:
             raise ShuttingDown(facts.task)
         link = context.link if context else None
         call = Call(
+            number=next(self._numbers),
             reference=reference,
             context=definition.context,
             facts=facts,
@@ -100,7 +124,9 @@ class ProcessExecutor:
         )
         child = self._free_child()
         try:
-            return await _Conversation(child, call, link, self._stop_grace).answer()
+            return await _Conversation(
+                child, call, link, stop_grace=self._stop_grace, start_limit=self._start_limit
+            ).answer()
         finally:
             self._put_back(child)
 
@@ -128,11 +154,14 @@ def _kill(children: Iterable[Child]) -> None:
 class _Conversation:
     """One call, from the question to the answer. It ends only then, or with the child, however often we are cancelled."""
 
-    def __init__(self, child: Child, call: Call, link: Link | None, stop_grace: float) -> None:
+    def __init__(self, child: Child, call: Call, link: Link | None, *, stop_grace: float, start_limit: float) -> None:
         self._child = child
         self._call = call
         self._link = link
         self._stop_grace = stop_grace
+        self._start_limit = start_limit
+        self._start_timer: threading.Timer | None = None
+        self._is_late = False
         self._what = f"process slot {child.pid} in {call.facts.task}"
         self._cancelled: asyncio.CancelledError | None = None
         self._timer: threading.Timer | None = None
@@ -141,6 +170,8 @@ class _Conversation:
     async def answer(self) -> Returned | Raised:
         """Ask; raise `SlotDied` if the child died by itself, `CancelledError` if it was stopped because we were."""
         self._child.pipe.send(self._call)
+        if self._call.reference not in self._child.imported:
+            self._start_timer = after(self._start_limit, self._end_start)
         try:
             answer = await self._hear()
         except BaseException:
@@ -148,8 +179,8 @@ class _Conversation:
             raise
         finally:
             self._over = True
-            if self._timer:
-                self._timer.cancel()
+            for timer in filter(None, (self._timer, self._start_timer)):
+                timer.cancel()
         if self._cancelled and isinstance(answer, Raised) and self._was_stopped(answer):
             raise self._cancelled
         return answer
@@ -162,7 +193,11 @@ class _Conversation:
         while True:
             with outside(self._what):
                 message = await self._patiently(self._child.pipe.receive)
+            if message is not None and message.call != self._call.number:
+                raise await self._death(f"it sent a message of call {message.call} during call {self._call.number}")
             match message:
+                case Began():
+                    self._begin()
                 case Said():
                     self._pass_on(message)
                 case Save():
@@ -171,6 +206,19 @@ class _Conversation:
                     return message
                 case None:
                     raise await self._death()
+
+    def _begin(self) -> None:
+        if self._start_timer:
+            self._start_timer.cancel()
+            self._start_timer = None
+        self._child.imported.add(self._call.reference)
+        if isinstance(self._link, LoopLink):
+            self._link.resume_clock()
+
+    def _end_start(self) -> None:
+        if self._start_timer is not None and not self._over:
+            self._is_late = True
+            self._child.kill()
 
     async def _patiently(self, wait: Callable[[], Awaitable[T]]) -> T:
         while True:
@@ -210,12 +258,16 @@ class _Conversation:
             error = written.exception()
         self._child.pipe.send(Kept(save.number, thrown(error) if error else None))
 
-    async def _death(self) -> BaseException:
-        """Learn how the child died. One that has merely closed its connection is no use any more."""
+    async def _death(self, problem: str = "") -> BaseException:
+        """Learn how the child died. One that has merely closed its connection is no use any more, nor is one whose
+        messages cannot be trusted.
+        """
         timer = after(KILL_GRACE, self._child.kill)
         with outside(self._what):
             await self._patiently(self._child.gone)
         timer.cancel()
         if self._cancelled:
             return self._cancelled
-        return SlotDied(self._child.code or 0, self._child.pipe.problem)
+        if self._is_late:
+            return SlotStartTimeout(self._call.reference.partition(":")[0], self._start_limit)
+        return SlotDied(self._child.code or 0, problem or self._child.pipe.problem)

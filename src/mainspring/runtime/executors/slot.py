@@ -4,6 +4,10 @@ Functions are called in the main thread. Another thread listens: it hears a canc
 node is gone it ends this process at once, whatever runs. Signals that reach a whole group of processes, as Ctrl-C in a
 terminal and SIGTERM from a service manager do, are the node's to understand: here SIGINT does nothing, and SIGTERM
 ends a function only after the node has told it to stop.
+
+Both hold for this process alone. A process that a function forks gets the signal handlers of an ordinary Python program,
+or `multiprocessing` could not terminate its workers; and it never sends anything to the node: one that would, because
+the function has returned in it, exits with `FORKED`.
 """
 
 import faulthandler
@@ -16,21 +20,26 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
-from typing import Final, NoReturn
+from types import FrameType
+from typing import Final, NoReturn, TypeAlias
 
 from mainspring.runtime.call import IN_SLOT, current_call, current_trace
 from mainspring.runtime.context import Context
 from mainspring.runtime.definition import Definition
+from mainspring.runtime.executors.django_connections import call_with_fresh_connections
+from mainspring.runtime.executors.executor import encode_result
 from mainspring.runtime.executors.invoke import Invocation
 from mainspring.runtime.executors.reference import find
 from mainspring.runtime.executors.slot_link import SlotLink
 from mainspring.runtime.executors.thrown import rebuilt, thrown
 from mainspring.runtime.executors.wire import (
     CHUNK,
+    Began,
     Call,
     Cancel,
     FromSlot,
@@ -44,8 +53,13 @@ from mainspring.runtime.executors.wire import (
     to_slot,
 )
 
+_Handler: TypeAlias = Callable[[int, FrameType | None], None]
+
 LOOK_UP: Final = 1000
 """Milliseconds between two looks at who our parent is. Its end of the connection may outlive it in a process it has forked."""
+
+FORKED: Final = 70
+"""Exit code of a forked process that would have sent a message in the name of the slot; EX_SOFTWARE in sysexits.h."""
 
 LAST_WORDS: Final = 2.0
 """Seconds in which a child at rest may run its exit handlers once the node is gone."""
@@ -56,6 +70,7 @@ class Slot:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._pid = os.getpid()
         self._node = os.getppid()
         self._sending = threading.Lock()
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
@@ -68,8 +83,8 @@ class Slot:
 
     def serve(self) -> None:
         """Answer calls until the node is gone."""
-        signal.signal(signal.SIGINT, _nothing)  # not SIG_IGN, which programs started by a function would inherit
-        signal.signal(signal.SIGTERM, self._terminate)
+        # Not SIG_IGN, which programs started by a function would inherit.
+        _OwnHandlers({signal.SIGINT: _nothing, signal.SIGTERM: self._terminate})
         threading.Thread(target=self._listen, name="mainspring slot", daemon=True).start()
         while (call := self._calls.get()) is not None:
             self._send(self._answer(call))
@@ -78,16 +93,19 @@ class Slot:
     # What the main thread does.
 
     def _answer(self, call: Call) -> FromSlot:
-        link = SlotLink(call.facts, saved=call.saved, remaining=call.remaining, say=self._send, save=self._save)
+        link = SlotLink(call.facts, call=call.number, saved=call.saved, say=self._send, save=self._save)
         self._link = link
         try:
             definition = self._find(call.reference, call.context)
+            link.begin(call.remaining)
+            self._send(Began(call.number))
             value = copy_context().run(self._invoke, definition, call, Context(call.facts, link))
-            answer: FromSlot = Returned(definition.result.encode(value))
+            answer: FromSlot = Returned(call.number, encode_result(definition, value))
         except BaseException as error:  # noqa: BLE001 - told to the node, SystemExit too
-            answer = Raised(thrown(error))
+            answer = Raised(call.number, thrown(error))
         finally:
             self._link = self._invocation = None
+        self._check_process()  # before `end`, whose lock a thread that was not forked may hold for ever
         link.end()
         for stream in (sys.stdout, sys.stderr):  # a child that is killed later must not take this call's words with it
             with suppress(Exception):
@@ -105,19 +123,26 @@ class Slot:
         invocation = self._invocation = Invocation(definition, call.facts, context)
         if context.cancelled:  # while its module was imported
             invocation.stop()
-        return invocation.run()
+        return call_with_fresh_connections(invocation.run)
 
     def _terminate(self, _number: int, _frame: object) -> None:
         if self._link is not None and self._link.stopping:
             sys.exit(128 + signal.SIGTERM)
 
-    def _save(self, saved: bytes) -> "Future[None]":
+    def _save(self, call: int, saved: bytes) -> "Future[None]":
         number = next(self._numbers)
         kept = self._saves[number] = Future()
-        self._send(Save(number, saved))
+        self._send(Save(call, number, saved))
         return kept
 
+    def _check_process(self) -> None:
+        """End a process that a function has forked: the node would take what it sends for the slot's own."""
+        if os.getpid() != self._pid:
+            os.write(2, f"mainspring: process {os.getpid()}: {_FORKED}\n".encode())
+            os._exit(FORKED)
+
     def _send(self, message: FromSlot) -> None:
+        self._check_process()
         data = pack(message)
         with self._sending, suppress(OSError):  # the node is gone; the listening thread will see to it
             self._connection.sendall(data)
@@ -186,6 +211,39 @@ class Slot:
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)
         os._exit(1)
+
+
+_FORKED: Final = (
+    "forked by a task's function, it cannot use the slot's connection to the node, and ends; "
+    "end a forked process with os._exit(), and use the context in the slot's own process only"
+)
+
+
+class _OwnHandlers:
+    """Signal handlers of this process, which a process that is forked from it does not inherit.
+
+    There the former handlers are put back, unless a function has set its own meanwhile. The signals are blocked during
+    the fork: one that came before the former handler is back would be lost, as when `Process.terminate()` follows
+    `Process.start()`.
+    """
+
+    def __init__(self, handlers: Mapping[signal.Signals, _Handler]) -> None:
+        self._handlers = handlers
+        self._former = {which: signal.signal(which, handler) for which, handler in handlers.items()}
+        self._mask = threading.local()
+        os.register_at_fork(before=self._block, after_in_parent=self._unblock, after_in_child=self._put_back)
+
+    def _block(self) -> None:
+        self._mask.former = signal.pthread_sigmask(signal.SIG_BLOCK, self._handlers)
+
+    def _unblock(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask.former)
+
+    def _put_back(self) -> None:
+        for which, handler in self._handlers.items():
+            if signal.getsignal(which) == handler:
+                signal.signal(which, self._former[which])
+        self._unblock()
 
 
 def _nothing(_number: int, _frame: object) -> None:

@@ -21,16 +21,17 @@ class SlotLink:
         self,
         facts: CallFacts,
         *,
+        call: int,
         saved: bytes | None,
-        remaining: float | None,
         say: Callable[[Said], None],
-        save: "Callable[[bytes], Future[None]]",
+        save: "Callable[[int, bytes], Future[None]]",
     ) -> None:
         self.clock = SystemClock()
-        self.deadline = None if remaining is None else self.clock.monotonic() + remaining
+        self.deadline: float | None = None
         self.saved = Saved(saved)
         self.stopping = False
         self._facts = facts
+        self._call = call
         self._say = say
         self._save = save
         self._lock = threading.Lock()
@@ -38,6 +39,10 @@ class SlotLink:
         self._lines: deque[LogLine] = deque(maxlen=MOST_LINES)
         self._armed = False
         self._over = False
+
+    def begin(self, remaining: float | None) -> None:
+        """Start the clock: the function is called now, and has so many seconds."""
+        self.deadline = None if remaining is None else self.clock.monotonic() + remaining
 
     def stop(self) -> None:
         self.stopping = True
@@ -59,7 +64,7 @@ class SlotLink:
         with self._lock:
             if self._over:
                 raise LeaseLost(str(self._facts.job), self._facts.lease)
-            kept = self._save(self.saved.payload or b"{}")
+            kept = self._save(self._call, self.saved.payload or b"{}")
         kept.result()
         return Done()
 
@@ -77,6 +82,6 @@ class SlotLink:
     def _say_all(self) -> None:
         if self._over or not (self._progress or self._lines):
             return
-        self._say(Said(self._progress, tuple(self._lines)))
+        self._say(Said(self._call, self._progress, tuple(self._lines)))
         self._progress = None
         self._lines.clear()

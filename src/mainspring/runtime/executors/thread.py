@@ -14,6 +14,7 @@ from mainspring.errors import ShuttingDown
 from mainspring.runtime.call import CallFacts, current_call
 from mainspring.runtime.context import Context
 from mainspring.runtime.definition import Definition
+from mainspring.runtime.executors.django_connections import call_with_fresh_connections
 from mainspring.runtime.executors.errors import CANNOT_TRAVEL, escaped
 from mainspring.runtime.executors.invoke import Invocation, Invoked
 from mainspring.runtime.executors.link import Hold, LoopLink
@@ -124,7 +125,7 @@ class _Work:
 
     def do(self, thread: _Thread) -> None:
         try:
-            self._value = self._variables.run(self._invocation.run)
+            self._value = self._variables.run(call_with_fresh_connections, self._invocation.run)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits, SystemExit too
             self._error = error
         with suppress(RuntimeError):  # the loop has been closed: nobody waits

@@ -1,4 +1,8 @@
-"""What a node and the child process of a slot say to each other: MessagePack, each message behind its length."""
+"""Messages between a node and the child process of a slot: MessagePack, each behind its length.
+
+Calls are numbered, and every message from the child carries the number of its call: the answer of one call is never
+taken for the answer of the next.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -30,13 +34,14 @@ class Hello(Struct, frozen=True, tag="hello"):
 class Call(Struct, frozen=True, kw_only=True, tag="call"):
     """Call a function."""
 
+    number: int
     reference: str
     context: str | None
     facts: CallFacts
     saved: bytes | None
     """As of now: middleware may have saved something."""
     remaining: float | None
-    """Seconds until the timeout."""
+    """Seconds until the timeout, from the beginning of the function."""
     trace: str | None = None
     """The span of the attempt, where the node is traced."""
 
@@ -52,9 +57,16 @@ class Kept(Struct, frozen=True, tag="kept"):
     error: Thrown | None = None
 
 
+class Began(Struct, frozen=True, tag="began"):
+    """The module has been imported, and the function is called now: the time of the attempt begins."""
+
+    call: int
+
+
 class Said(Struct, frozen=True, tag="said"):
     """What the function told, for those who look on."""
 
+    call: int
     progress: Progress | None = None
     lines: tuple[LogLine, ...] = ()
 
@@ -62,6 +74,7 @@ class Said(Struct, frozen=True, tag="said"):
 class Save(Struct, frozen=True, tag="save"):
     """Keep these values, and answer when they are durable."""
 
+    call: int
     number: int
     saved: bytes
 
@@ -69,17 +82,19 @@ class Save(Struct, frozen=True, tag="save"):
 class Returned(Struct, frozen=True, tag="returned"):
     """The function returned; its result, encoded."""
 
+    call: int
     result: bytes
 
 
 class Raised(Struct, frozen=True, tag="raised"):
     """The function raised, or could not be called."""
 
+    call: int
     thrown: Thrown
 
 
 ToSlot: TypeAlias = Hello | Call | Cancel | Kept
-FromSlot: TypeAlias = Said | Save | Returned | Raised
+FromSlot: TypeAlias = Began | Said | Save | Returned | Raised
 M = TypeVar("M")
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
