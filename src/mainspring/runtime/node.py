@@ -5,6 +5,7 @@ no more steps of services, then what runs, then what is to be written, and the l
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from mainspring.runtime.call import IN_SLOT
 from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.events import BreakerListener, Events, Listener, log
 from mainspring.runtime.host import Host
-from mainspring.runtime.keeper import Beat, Ears, Membership
+from mainspring.runtime.keeper import Beat, Ears, Keeper, Membership
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.part import PartMaker, Seat
 from mainspring.runtime.parts import Parts
@@ -109,6 +110,7 @@ class Node:
         self._orders = self._parts.orders(self)
         self._joined = Stop()
         self._is_gone = False
+        self._keeper: Keeper | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._silence: asyncio.TimerHandle | None = None
         self._unwatch: Callable[[], None] | None = None
@@ -161,7 +163,9 @@ class Node:
             await part.declare()
         try:
             ears = Ears(joined=self._on_joined, renewed=self._on_renewed, gone=self._on_gone)
-            self._leases.spawn("keeper", in_a_thread_of_its_own(parts.keeper(ears), self._leases.stop))
+            self._keeper = parts.keeper(ears)
+            keeping = in_a_thread_of_its_own(parts.keeper_service(self._keeper), self._leases.stop)
+            self._leases.spawn("keeper", keeping)
             await self._joined.wait()
         except BaseException:
             await self._leave(may_leave=self._joined.is_set())
@@ -205,7 +209,7 @@ class Node:
             part.gone()
 
     def _on_renewed(self, beat: Beat) -> None:
-        self._fear_silence(beat)
+        self._end_silence()
         self._parts.reaper.renewed(beat)
         self._parts.services.renewed(beat)
         if self._parts.overview:
@@ -252,18 +256,35 @@ class Node:
     async def _update(self) -> None:
         await self._store.update(self.id, self._membership.term, replace(self._parts.record(), id=self.id))
 
-    def _fear_silence(self, beat: Beat) -> None:
-        """Stop our own work before others may take it, unless no renewal comes because there is no store for anyone."""
-        if self._silence:
-            self._silence.cancel()
+    @property
+    def _renewal_age(self) -> float:
+        """Seconds since the last renewal that succeeded was sent, as the keeper's thread recorded it."""
+        renewed_at = self._keeper.renewed_at if self._keeper else None
+        return math.inf if renewed_at is None else self._clock.monotonic() - renewed_at
+
+    def _end_silence(self) -> None:
+        """Work again after a renewal, and watch for the next ones; not where an outage of the store hits all alike."""
         if self._store.shares_fate:
             return
         if self._parts.claimer.silent:
             self._parts.claimer.silent = False
             self._parts.claimer.wake.notify_one()
             self._pause_parts()
-        left = beat.began + self._parts.lease - self._parts.beat - self._clock.monotonic()
-        self._silence = asyncio.get_running_loop().call_later(left, self._fall_silent)
+        self._watch_renewals()
+
+    def _watch_renewals(self) -> None:
+        """Stop the node's own work a beat before other nodes may take it.
+
+        The time of the last renewal is the keeper's. That its callback comes before this timer cannot be relied on:
+        after a handler has blocked the loop, asyncio runs callbacks of other threads first, and uvloop runs timers.
+        """
+        if self._silence:
+            self._silence.cancel()
+        left = self._parts.lease - self._parts.beat - self._renewal_age
+        if left > 0:
+            self._silence = asyncio.get_running_loop().call_later(left, self._watch_renewals)
+        else:
+            self._fall_silent()
 
     def _fall_silent(self) -> None:
         log.error("node %s could not renew for nearly a lease time; it stops its work before others take it", self.id)

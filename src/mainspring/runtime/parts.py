@@ -117,9 +117,11 @@ class Parts:
             else None
         )
 
-    def keeper(self, ears: Ears) -> Service:
-        """The one that joins and renews; to be run in a thread of its own."""
-        keeper = Keeper(self._store, self.record, beat=self.beat, clock=self._clock, ears=ears)
+    def keeper(self, ears: Ears) -> Keeper:
+        return Keeper(self._store, self.record, beat=self.beat, clock=self._clock, ears=ears)
+
+    def keeper_service(self, keeper: Keeper) -> Service:
+        """The service that joins and renews; to be run in a thread of its own."""
         again = Backoff.fixed(min(1.0, self.beat / 3), jitter=0.3)
         return Service("keeper", keeper.step, pacing=NO_PAUSE, backoff=again, listeners=self.listeners)
 
