@@ -86,9 +86,7 @@ class Parts:
         )
         self.claimer = Claimer(store, self.runner, me=me, clock=clock, tasks=self._tasks, queues=settings.queues)
         self.runner.freed = self.claimer.wake
-        self.reaper = Reaper(
-            store, self.settler, events, me=lambda: me().node, clock=clock, lease=self.lease, beat=self.beat
-        )
+        self.reaper = Reaper(store, self.settler, events, me=lambda: me().node, clock=clock, lease=self.lease)
         self.services = Services(
             services, store, events, me=lambda: me().node, settings=settings, clock=clock, board=board
         )
