@@ -7,7 +7,7 @@ no more steps of services, then what runs, then what is to be written, and the l
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -25,6 +25,7 @@ from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.events import BreakerListener, Events, Listener, log
 from mainspring.runtime.host import Host
 from mainspring.runtime.keeper import Beat, Ears, Keeper, Membership
+from mainspring.runtime.lingering import Lingering
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.part import PartMaker, Seat
 from mainspring.runtime.parts import Parts
@@ -45,7 +46,7 @@ class NodeReport:
     interrupted: int = 0
     """Attempts that were cut short and given back."""
     abandoned: tuple[JobId, ...] = ()
-    """Jobs whose body would not stop."""
+    """Jobs whose body would not stop. Unless the program exits, their leases are renewed until it has."""
     unwritten: int = 0
     """Attempts whose end the store would not take; their jobs are noticed when the node is."""
     services: tuple[str, ...] = ()
@@ -75,6 +76,7 @@ class Node:
         breaker_listeners: Sequence[BreakerListener] = (),
         host: Host | None = None,
         parts: Sequence[PartMaker] = (),
+        keep_open: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
         self.settings = settings or NodeSettings()
         self.events = Events(listeners, breaker_listeners=breaker_listeners)
@@ -83,6 +85,7 @@ class Node:
         self.hurry = Stop()
         """Set it to have no more patience with what runs."""
         self._store = store
+        self._keep_open = keep_open
         self._clock = clock or SystemClock()
         self._membership = Membership(node=NodeId(""), term=0)  # of nobody, until it has joined
         self._parts = Parts(
@@ -353,8 +356,9 @@ class Node:
     async def shutdown(self, *, grace: Duration | None = None, exiting: bool = False) -> NodeReport:
         """Stop intake, let running work finish within the grace time, cancel it, give it back, and leave.
 
-        With `exiting`, the program ends right after: so what would not stop is given back too. Whoever cancels this
-        takes away its patience and no more: nothing is left running. Called twice, it is one shutdown.
+        With `exiting`, the program ends right after, and jobs whose body would not stop are given back too. Else their
+        leases are renewed until the body has ended. Whoever cancels this takes away its patience and no more: nothing
+        else is left running. Called twice, it is one shutdown.
         """
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end(grace, exiting=exiting))
@@ -388,19 +392,21 @@ class Node:
         left = runner.unstoppable()
         if exiting:
             runner.abandon_all()
-        else:
-            for attempt in left:
-                job = attempt.delivery.claim.job
-                log.error("job %s (%s) did not stop although it was told to", job.id, job.task)
         await self._give_back_lost_claims()
         unwritten = await self._write_the_rest()
         await self._duties.shutdown(grace="1s", deadline="2s")
+        still_running = () if exiting else runner.unstoppable()
         if self._parts.overview:
             await self._parts.overview.end()
         runner.close()
         await self._parts.body.close()
         stuck = tuple(name for part in added for name in part.result())
-        await self._leave(may_leave=exiting or not (left or stuck))
+        await self._leave(may_leave=not (still_running or stuck) or exiting)
+        if still_running:
+            lingering = Lingering(
+                self._store, self.events, self._membership, still_running, beat=self._parts.beat, leaves=not stuck
+            )
+            await lingering.start(self._keep_open)
         abandoned = tuple(attempt.delivery.claim.job.id for attempt in left)
         return NodeReport(
             interrupted=runner.interrupted,
