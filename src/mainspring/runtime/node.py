@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -34,7 +35,7 @@ from mainspring.runtime.service import ServiceDefinition
 from mainspring.runtime.thread_of_its_own import in_a_thread_of_its_own
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
-from mainspring.supervise import NO_PAUSE, Service, Stop, TaskSet
+from mainspring.supervise import Stop
 
 LAST_WORDS: Final = 5.0  # seconds that each of the last writes may take; a store that is locked can take a minute
 
@@ -118,9 +119,9 @@ class Node:
         self._silence: asyncio.TimerHandle | None = None
         self._unwatch: Callable[[], None] | None = None
         self._ending: asyncio.Future[NodeReport] | None = None
-        self._intake = TaskSet()
-        self._duties = TaskSet()
-        self._leases = TaskSet()
+        self._intake = self._parts.duties.task_set()
+        self._duties = self._parts.duties.task_set()
+        self._leases = self._parts.duties.task_set()
 
     @property
     def id(self) -> NodeId:
@@ -142,14 +143,21 @@ class Node:
 
     @property
     def problem(self) -> str:
-        """Say why it takes no work now, but for an operator's word; nothing, if it does."""
+        """Say why it takes no work now, or cannot do it; nothing, if it does. An operator's order is no problem."""
         if not self._joined.is_set():
             return "it has not joined yet"
         if self.stop.is_set():
             return "it is stopping"
         if self._is_gone:
             return "it was declared dead, and has not joined again"
-        return "it could not renew for nearly a lease time" if self._parts.claimer.silent else ""
+        if self._parts.claimer.silent:
+            return "it could not renew for nearly a lease time"
+        lease, age = self._parts.lease, self._renewal_age
+        if age > lease:
+            return (
+                f"its last renewal was {age:.0f} s ago, longer than its lease of {lease:g} s: the store takes no write"
+            )
+        return self._parts.duties.problem(tolerance=lease)
 
     # Beginning.
 
@@ -167,25 +175,25 @@ class Node:
         try:
             ears = Ears(joined=self._on_joined, renewed=self._on_renewed, gone=self._on_gone)
             self._keeper = parts.keeper(ears)
-            keeping = in_a_thread_of_its_own(parts.keeper_service(self._keeper), self._leases.stop)
-            self._leases.spawn("keeper", keeping)
+            keeping = parts.keeper_service(self._keeper)
+            parts.duties.spawn(self._leases, keeping.name, lambda: in_a_thread_of_its_own(keeping, self._leases.stop))
             await self._joined.wait()
         except BaseException:
             await self._leave(may_leave=self._joined.is_set())
             raise
-        self._duties.start(parts.service("settler", parts.settler))
-        self._duties.start(parts.service("reaper", parts.reaper))
-        self._duties.start(parts.service("orders", self._orders))
-        self._duties.start(Service("pruner", parts.pruner.step, pacing=NO_PAUSE, listeners=parts.listeners))
+        parts.duties.start(self._duties, parts.service("settler", parts.settler))
+        parts.duties.start(self._duties, parts.service("reaper", parts.reaper))
+        parts.duties.start(self._duties, parts.service("orders", self._orders))
+        parts.duties.start(self._duties, parts.pruner_service())
         self._unwatch = self._store.watch(self._on_hint)
-        self._intake.start(parts.service("claimer", parts.claimer))
+        parts.duties.start(self._intake, parts.service("claimer", parts.claimer))
         if self.settings.ticker:
-            self._intake.start(parts.service("ticker", parts.ticker))
+            parts.duties.start(self._intake, parts.service("ticker", parts.ticker))
         parts.services.start()
         for part in self._added:
             part.start()
         if parts.overview:  # last: work comes first
-            parts.overview.start(self._duties)
+            parts.overview.start(partial(parts.duties.start, self._duties))
 
     def _on_hint(self) -> None:
         self._parts.claimer.wake.notify_one()
