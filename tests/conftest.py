@@ -77,6 +77,7 @@ PARTS = {
     "ladybug": Part(module("ladybug"), "make test brings it, for Python up to 3.14; by hand: pip install -e .[graph]"),
     "pgbouncer": Part(pgbouncer.find, pgbouncer.HOW_TO_GET),
     "uv": Part(UV, "make test brings it; by hand: pip install -e .[test]"),
+    "uvloop": Part(module("uvloop"), "make test brings it, for Python up to 3.14; by hand: pip install uvloop"),
     "zensical": Part(module("zensical"), "make test brings it; by hand: pip install -e .[docs]"),
 }
 

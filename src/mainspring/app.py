@@ -413,6 +413,7 @@ class Mainspring:
             breaker_listeners=self.breakers.listeners,
             host=self.host,
             parts=[self.outbox.part],
+            keep_open=lambda: self,
         )
         self._nodes.add(node)
         return node

@@ -1,5 +1,6 @@
 """Who is dead, and who only could not be seen."""
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -19,7 +20,7 @@ def watch(looks: Sequence[tuple[float | None, int]]) -> list[bool]:
     sightings: dict[NodeId, Sighting] = {}
     verdicts = []
     for since, counter in looks:
-        sightings = observe(sightings, [(OTHER, counter)], since=since, beat=BEAT)
+        sightings = observe(sightings, [(OTHER, counter)], since=since, lease=LEASE)
         verdicts.append(is_dead(sightings[OTHER], lease=LEASE))
     return verdicts
 
@@ -40,6 +41,18 @@ def test_a_death_is_noticed_within_two_seconds_of_the_lease_time(lease: float) -
     assert lease >= 5 * beat_of(lease)
 
 
+@pytest.mark.parametrize("took", [0.1, 1.4, 1.6, 3.0, 6.0])
+def test_a_death_is_noticed_by_a_watcher_whose_own_renewals_are_slow(took: float) -> None:
+    gap = BEAT + took
+    looks = math.ceil(LEASE / gap)
+
+    assert watch([(None, 7), *[(gap, 7)] * looks]) == [False] * looks + [True]
+
+
+def test_a_watcher_that_needs_longer_than_half_a_lease_time_for_a_renewal_declares_no_death() -> None:
+    assert not any(watch([(None, 7), *[(LEASE / 2 + 0.1, 7)] * 100]))
+
+
 def test_a_first_look_says_nothing() -> None:
     assert watch([(None, 1)]) == [False]
     assert watch([(BEAT, 1)]) == [False]
@@ -55,7 +68,7 @@ def test_an_outage_or_a_sleep_of_the_watcher_starts_the_count_anew() -> None:
 def test_a_node_that_is_gone_from_the_list_is_forgotten() -> None:
     before = {OTHER: Sighting(3, 9.0)}
 
-    assert observe(before, [], since=BEAT, beat=BEAT) == {}
+    assert observe(before, [], since=BEAT, lease=LEASE) == {}
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 60), st.booleans()), max_size=60))
@@ -66,5 +79,5 @@ def test_no_node_dies_without_a_whole_silence_before_a_watcher_that_was_awake(lo
     for since, renewed in looks:
         counter += renewed
         history.append((since, counter))
-        silence = 0.0 if renewed or since > 2 * BEAT or len(history) == 1 else silence + since
+        silence = 0.0 if renewed or since > LEASE / 2 or len(history) == 1 else silence + since
         assert watch(history)[-1] is (silence >= LEASE)

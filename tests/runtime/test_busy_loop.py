@@ -3,6 +3,8 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,48 @@ import pytest
 from mainspring import Mainspring
 from mainspring.core.job import State
 from mainspring.runtime.node import Node
+from mainspring.stores.memory import MemoryStore
+
+
+class RemoteStore(MemoryStore):
+    """A store that one node alone may fail to reach, so that a node without renewals stops its work."""
+
+    shares_fate = False
+
+
+def uvloop() -> asyncio.AbstractEventLoop:
+    loop: asyncio.AbstractEventLoop = import_module("uvloop").new_event_loop()
+    return loop
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, pytest.param(uvloop, marks=pytest.mark.needs("uvloop"))])
+def test_a_blocked_loop_is_no_missed_renewal_on_any_event_loop(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """asyncio runs callbacks of other threads before timers that are due, uvloop runs them after."""
+    app = Mainspring(store=RemoteStore())
+
+    @app.task(name="block")
+    async def block() -> str:
+        await asyncio.sleep(0.1)
+        time.sleep(2.5)  # noqa: ASYNC251 - two lease times and more
+        return "done"
+
+    @app.task(name="neighbour")
+    async def neighbour() -> str:
+        await asyncio.sleep(3.5)
+        return "done"
+
+    async def work() -> None:
+        async with app.node(lease="1s"):
+            jobs = [await neighbour.enqueue(), await block.enqueue()]
+            for job in jobs:
+                assert await job.result("60s") == "done"
+                assert (await job.refresh()).job.lease == 1  # not given back and claimed again
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(work())
 
 
 @pytest.mark.slow

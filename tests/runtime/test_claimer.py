@@ -1,7 +1,10 @@
-"""The claimer's step: when what it has claimed begins."""
+"""The claimer: when claimed jobs begin, and how many jobs for process slots a busy node claims."""
 
 import asyncio
 
+from mainspring.core.job import State
+from mainspring.runtime.events import StateChange
+from tests.runtime import slot_tasks
 from tests.runtime.conftest import Bench
 
 
@@ -24,3 +27,51 @@ async def test_what_was_claimed_has_begun_when_the_claimer_goes_to_sleep(bench: 
         await claimer.step()
 
         assert began == [0, 1, 2]
+
+
+async def test_a_node_without_a_free_place_claims_no_job_for_a_process_slot(bench: Bench) -> None:
+    heavy = bench.app.task(name="heavy", executor="process")(slot_tasks.echo)
+
+    @bench.app.task(name="light")
+    async def light() -> None:
+        await asyncio.sleep(60)
+
+    async with bench.app.node(concurrency=2, processes=2, grace="0s") as full:
+        for _ in range(2):
+            await light.enqueue()
+        await bench.until(lambda: full.running == 2)
+        job = await heavy.enqueue("x")
+        await asyncio.sleep(12)
+
+        view = await bench.view(job.id)
+        assert (view.job.state, view.job.lease) == (State.READY, 0)
+        assert full.events.counts["given_back_unstarted"] == 0
+
+        async with bench.app.node(concurrency=2, processes=2, grace="0s"):
+            assert await job.result("2s") == "x"
+
+
+async def test_a_node_full_of_quick_jobs_runs_a_job_for_a_process_slot_before_the_backlog_ends(bench: Bench) -> None:
+    started: list[str] = []
+
+    @bench.app.listener
+    def listen(change: StateChange) -> None:
+        if change.event == "claimed":
+            started.append(str(change.job.task))
+
+    heavy = bench.app.task(name="heavy", executor="process", priority=0)(slot_tasks.echo)
+
+    @bench.app.task(name="light", priority=100)
+    async def light() -> None:
+        await asyncio.sleep(0.02)
+
+    async with bench.app.node(concurrency=2, processes=2, grace="0s") as node:
+        await light.enqueue_many([light.call() for _ in range(1000)])
+        await bench.until(lambda: len(started) > 200)
+        assert node._parts.runner.buffered, "light jobs are claimed ahead: no place is ever seen to be free"
+        before = len(started)
+        job = await heavy.enqueue("x")
+        assert await job.result("5s") == "x"
+
+    assert started.index("heavy") - before < 200
+    assert (await bench.view(job.id)).job.lease == 1

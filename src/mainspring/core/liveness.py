@@ -4,8 +4,12 @@ Every node watches the counters of the others, once with each renewal of its own
 renewed without a break counts: after an outage of the store, a sleep of the machine or a stop of the watcher the
 silence of others says nothing about them, and counting begins anew. No clock of another machine is read.
 
-A renewal is seen up to one beat after it was made, and the silence that counts is a whole lease time. So a death is
-noticed within a lease time and a beat, which is short for that reason.
+A break is more than half a lease time between two renewals. A slow store makes gaps too, of a beat and the time that a
+renewal takes, and deaths must be noticed then as well. After the longest gap that counts, a node that was held up by
+the same store has the other half of its lease time to renew.
+
+A renewal is seen up to one gap after it was made, and the silence that counts is a whole lease time. So a death is
+noticed within a lease time and a gap: a beat, which is short for that reason, where renewals are quick.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,13 +36,13 @@ class Sighting(Struct, frozen=True):
 
 
 def observe(
-    before: Mapping[NodeId, Sighting], counters: Iterable[tuple[NodeId, int]], *, since: float | None, beat: float
+    before: Mapping[NodeId, Sighting], counters: Iterable[tuple[NodeId, int]], *, since: float | None, lease: float
 ) -> dict[NodeId, Sighting]:
     """Look at the counters again, `since` seconds after the last look; None if this is the first.
 
-    Whoever renews every `beat` seconds and needed more than two of them was not awake in between.
+    A watcher that needed more than half a lease time was cut off from the store, or not awake.
     """
-    elapsed = since if since is not None and since <= 2 * beat else None
+    elapsed = since if since is not None and since <= lease / 2 else None
     return {node: _again(before.get(node), counter, elapsed) for node, counter in counters}
 
 

@@ -1,7 +1,7 @@
 """Claims jobs for the places that are free, and a few more that will start soon.
 
-How many more is what starts in a tenth of a second at the present pace: a node of slow jobs holds back nothing that
-another could start, a node of quick ones spares itself the round trips.
+How many more is the number of places that become free in a tenth of a second at the present pace: a node of slow jobs
+holds back nothing that another could start, a node of quick ones spares itself the round trips.
 """
 
 import asyncio
@@ -58,12 +58,11 @@ class Claimer:
         if self.quiet or self.silent:
             return Sleep(self._look(), wakeable=True)
         light, heavy = self._tasks()
-        ahead = self._pace.ahead(self._runner.started, self._clock.monotonic())
+        ahead = self._pace.ahead(self._runner.bodies_ended, self._clock.monotonic())
         self._runner.expects(ahead)
-        # What needs a slot is asked for first, and as if no light job waited here: a node that is busy with light ones
-        # has room for nothing else. It can take as many places as there are slots.
-        slots = min(self._runner.free_slots, self._runner.concurrency) if heavy else 0
-        wait = await self._claim(me, heavy, self._runner.take_heavy, room=slots, ahead=0)
+        # Jobs for process slots are claimed first, or light jobs would take every place that becomes free.
+        room = self._runner.room_for_heavy(ahead) if heavy else 0
+        wait = await self._claim(me, heavy, self._runner.take_heavy, room=room, ahead=0)
         ahead = max(0, ahead - self._runner.buffered)
         wait = min(wait, await self._claim(me, light, self._runner.take, room=self._runner.room, ahead=ahead))
         if wait <= 0:
@@ -119,21 +118,21 @@ class Claimer:
 
 
 class Pace:
-    """How many jobs start in a while, as a moving average that forgets within a second."""
+    """How many places become free in a while, as a moving average that forgets within a second."""
 
     def __init__(self) -> None:
         self._rate = 0.0
-        self._started = 0
+        self._freed = 0
         self._at: float | None = None
 
-    def ahead(self, started: int, now: float) -> int:
-        """Take note of how many have been started so far; returns how many will start in the next moment."""
+    def ahead(self, freed: int, now: float) -> int:
+        """Record how many places have become free so far; returns how many will in the next moment."""
         if self._at is None:
-            self._started, self._at = started, now
+            self._freed, self._at = freed, now
             return 0
         elapsed = now - self._at
         if elapsed >= 0.01:  # shorter than that says nothing about a pace
             weight = min(1.0, elapsed)
-            self._rate += ((started - self._started) / elapsed - self._rate) * max(weight, 0.2)
-            self._started, self._at = started, now
+            self._rate += ((freed - self._freed) / elapsed - self._rate) * max(weight, 0.2)
+            self._freed, self._at = freed, now
         return min(MOST_AHEAD, int(self._rate * AHEAD))

@@ -62,6 +62,11 @@ class Keeper:
         self._clock = clock
         self._ears = ears
         self._home = asyncio.get_running_loop()
+        self.renewed_at: float | None = None
+        """When the last renewal that succeeded was sent, by the monotonic clock; None before the node has joined.
+
+        Written by the keeper's thread, so that it is right while the event loop is blocked and its callbacks wait.
+        """
         self._membership: Membership | None = None
         self._asked: float | None = None
         """Since when the event loop owes an answer. Not since it gave one: while the store is away it is not asked."""
@@ -73,10 +78,12 @@ class Keeper:
         return await self._renew(self._membership)
 
     async def _join(self) -> Directive:
+        began = self._clock.monotonic()
         record = self._record()
         node = NodeId(f"{record.id}-{secrets.token_hex(4)}")
         term = await self._store.join(replace(record, id=node))
         self._membership = Membership(node=node, term=term)
+        self.renewed_at = began
         self._tell(self._ears.joined, self._membership)
         return Proceed()
 
@@ -89,6 +96,7 @@ class Keeper:
             self._membership = None
             self._tell(self._ears.gone)
             return Proceed()
+        self.renewed_at = began
         self._tell(self._ears.renewed, Beat(pulse=pulse, began=began))
         self._watch_the_loop()
         return Sleep(self._beat)

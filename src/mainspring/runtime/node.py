@@ -5,9 +5,11 @@ no more steps of services, then what runs, then what is to be written, and the l
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -23,7 +25,8 @@ from mainspring.runtime.call import IN_SLOT
 from mainspring.runtime.definition import QueueSettings, Registry
 from mainspring.runtime.events import BreakerListener, Events, Listener, log
 from mainspring.runtime.host import Host
-from mainspring.runtime.keeper import Beat, Ears, Membership
+from mainspring.runtime.keeper import Beat, Ears, Keeper, Membership
+from mainspring.runtime.lingering import Lingering
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.part import PartMaker, Seat
 from mainspring.runtime.parts import Parts
@@ -32,7 +35,7 @@ from mainspring.runtime.service import ServiceDefinition
 from mainspring.runtime.thread_of_its_own import in_a_thread_of_its_own
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
-from mainspring.supervise import NO_PAUSE, Service, Stop, TaskSet
+from mainspring.supervise import Stop
 
 LAST_WORDS: Final = 5.0  # seconds that each of the last writes may take; a store that is locked can take a minute
 
@@ -44,7 +47,7 @@ class NodeReport:
     interrupted: int = 0
     """Attempts that were cut short and given back."""
     abandoned: tuple[JobId, ...] = ()
-    """Jobs whose body would not stop."""
+    """Jobs whose body would not stop. Unless the program exits, their leases are renewed until it has."""
     unwritten: int = 0
     """Attempts whose end the store would not take; their jobs are noticed when the node is."""
     services: tuple[str, ...] = ()
@@ -74,6 +77,7 @@ class Node:
         breaker_listeners: Sequence[BreakerListener] = (),
         host: Host | None = None,
         parts: Sequence[PartMaker] = (),
+        keep_open: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
         self.settings = settings or NodeSettings()
         self.events = Events(listeners, breaker_listeners=breaker_listeners)
@@ -82,6 +86,7 @@ class Node:
         self.hurry = Stop()
         """Set it to have no more patience with what runs."""
         self._store = store
+        self._keep_open = keep_open
         self._clock = clock or SystemClock()
         self._membership = Membership(node=NodeId(""), term=0)  # of nobody, until it has joined
         self._parts = Parts(
@@ -109,13 +114,14 @@ class Node:
         self._orders = self._parts.orders(self)
         self._joined = Stop()
         self._is_gone = False
+        self._keeper: Keeper | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._silence: asyncio.TimerHandle | None = None
         self._unwatch: Callable[[], None] | None = None
         self._ending: asyncio.Future[NodeReport] | None = None
-        self._intake = TaskSet()
-        self._duties = TaskSet()
-        self._leases = TaskSet()
+        self._intake = self._parts.duties.task_set()
+        self._duties = self._parts.duties.task_set()
+        self._leases = self._parts.duties.task_set()
 
     @property
     def id(self) -> NodeId:
@@ -137,14 +143,21 @@ class Node:
 
     @property
     def problem(self) -> str:
-        """Say why it takes no work now, but for an operator's word; nothing, if it does."""
+        """Say why it takes no work now, or cannot do it; nothing, if it does. An operator's order is no problem."""
         if not self._joined.is_set():
             return "it has not joined yet"
         if self.stop.is_set():
             return "it is stopping"
         if self._is_gone:
             return "it was declared dead, and has not joined again"
-        return "it could not renew for nearly a lease time" if self._parts.claimer.silent else ""
+        if self._parts.claimer.silent:
+            return "it could not renew for nearly a lease time"
+        lease, age = self._parts.lease, self._renewal_age
+        if age > lease:
+            return (
+                f"its last renewal was {age:.0f} s ago, longer than its lease of {lease:g} s: the store takes no write"
+            )
+        return self._parts.duties.problem(tolerance=lease)
 
     # Beginning.
 
@@ -161,24 +174,26 @@ class Node:
             await part.declare()
         try:
             ears = Ears(joined=self._on_joined, renewed=self._on_renewed, gone=self._on_gone)
-            self._leases.spawn("keeper", in_a_thread_of_its_own(parts.keeper(ears), self._leases.stop))
+            self._keeper = parts.keeper(ears)
+            keeping = parts.keeper_service(self._keeper)
+            parts.duties.spawn(self._leases, keeping.name, lambda: in_a_thread_of_its_own(keeping, self._leases.stop))
             await self._joined.wait()
         except BaseException:
             await self._leave(may_leave=self._joined.is_set())
             raise
-        self._duties.start(parts.service("settler", parts.settler))
-        self._duties.start(parts.service("reaper", parts.reaper))
-        self._duties.start(parts.service("orders", self._orders))
-        self._duties.start(Service("pruner", parts.pruner.step, pacing=NO_PAUSE, listeners=parts.listeners))
+        parts.duties.start(self._duties, parts.service("settler", parts.settler))
+        parts.duties.start(self._duties, parts.service("reaper", parts.reaper))
+        parts.duties.start(self._duties, parts.service("orders", self._orders))
+        parts.duties.start(self._duties, parts.pruner_service())
         self._unwatch = self._store.watch(self._on_hint)
-        self._intake.start(parts.service("claimer", parts.claimer))
+        parts.duties.start(self._intake, parts.service("claimer", parts.claimer))
         if self.settings.ticker:
-            self._intake.start(parts.service("ticker", parts.ticker))
+            parts.duties.start(self._intake, parts.service("ticker", parts.ticker))
         parts.services.start()
         for part in self._added:
             part.start()
         if parts.overview:  # last: work comes first
-            parts.overview.start(self._duties)
+            parts.overview.start(partial(parts.duties.start, self._duties))
 
     def _on_hint(self) -> None:
         self._parts.claimer.wake.notify_one()
@@ -205,7 +220,7 @@ class Node:
             part.gone()
 
     def _on_renewed(self, beat: Beat) -> None:
-        self._fear_silence(beat)
+        self._end_silence()
         self._parts.reaper.renewed(beat)
         self._parts.services.renewed(beat)
         if self._parts.overview:
@@ -252,18 +267,35 @@ class Node:
     async def _update(self) -> None:
         await self._store.update(self.id, self._membership.term, replace(self._parts.record(), id=self.id))
 
-    def _fear_silence(self, beat: Beat) -> None:
-        """Stop our own work before others may take it, unless no renewal comes because there is no store for anyone."""
-        if self._silence:
-            self._silence.cancel()
+    @property
+    def _renewal_age(self) -> float:
+        """Seconds since the last renewal that succeeded was sent, as the keeper's thread recorded it."""
+        renewed_at = self._keeper.renewed_at if self._keeper else None
+        return math.inf if renewed_at is None else self._clock.monotonic() - renewed_at
+
+    def _end_silence(self) -> None:
+        """Work again after a renewal, and watch for the next ones; not where an outage of the store hits all alike."""
         if self._store.shares_fate:
             return
         if self._parts.claimer.silent:
             self._parts.claimer.silent = False
             self._parts.claimer.wake.notify_one()
             self._pause_parts()
-        left = beat.began + self._parts.lease - self._parts.beat - self._clock.monotonic()
-        self._silence = asyncio.get_running_loop().call_later(left, self._fall_silent)
+        self._watch_renewals()
+
+    def _watch_renewals(self) -> None:
+        """Stop the node's own work a beat before other nodes may take it.
+
+        The time of the last renewal is the keeper's. That its callback comes before this timer cannot be relied on:
+        after a handler has blocked the loop, asyncio runs callbacks of other threads first, and uvloop runs timers.
+        """
+        if self._silence:
+            self._silence.cancel()
+        left = self._parts.lease - self._parts.beat - self._renewal_age
+        if left > 0:
+            self._silence = asyncio.get_running_loop().call_later(left, self._watch_renewals)
+        else:
+            self._fall_silent()
 
     def _fall_silent(self) -> None:
         log.error("node %s could not renew for nearly a lease time; it stops its work before others take it", self.id)
@@ -332,8 +364,9 @@ class Node:
     async def shutdown(self, *, grace: Duration | None = None, exiting: bool = False) -> NodeReport:
         """Stop intake, let running work finish within the grace time, cancel it, give it back, and leave.
 
-        With `exiting`, the program ends right after: so what would not stop is given back too. Whoever cancels this
-        takes away its patience and no more: nothing is left running. Called twice, it is one shutdown.
+        With `exiting`, the program ends right after, and jobs whose body would not stop are given back too. Else their
+        leases are renewed until the body has ended. Whoever cancels this takes away its patience and no more: nothing
+        else is left running. Called twice, it is one shutdown.
         """
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end(grace, exiting=exiting))
@@ -367,19 +400,21 @@ class Node:
         left = runner.unstoppable()
         if exiting:
             runner.abandon_all()
-        else:
-            for attempt in left:
-                job = attempt.delivery.claim.job
-                log.error("job %s (%s) did not stop although it was told to", job.id, job.task)
         await self._give_back_lost_claims()
         unwritten = await self._write_the_rest()
         await self._duties.shutdown(grace="1s", deadline="2s")
+        still_running = () if exiting else runner.unstoppable()
         if self._parts.overview:
             await self._parts.overview.end()
         runner.close()
         await self._parts.body.close()
         stuck = tuple(name for part in added for name in part.result())
-        await self._leave(may_leave=exiting or not (left or stuck))
+        await self._leave(may_leave=not (still_running or stuck) or exiting)
+        if still_running:
+            lingering = Lingering(
+                self._store, self.events, self._membership, still_running, beat=self._parts.beat, leaves=not stuck
+            )
+            await lingering.start(self._keep_open)
         abandoned = tuple(attempt.delivery.claim.job.id for attempt in left)
         return NodeReport(
             interrupted=runner.interrupted,

@@ -22,7 +22,7 @@ from mainspring.runtime.reporting import Reporting
 from mainspring.runtime.runner import Runner
 from mainspring.runtime.services import Services
 from mainspring.stores.overview import Overview
-from mainspring.supervise import NO_PAUSE, Failed, Service, ServiceEvent, TaskSet, log_failures
+from mainspring.supervise import NO_PAUSE, Failed, Service, ServiceEvent, log_failures
 
 LATER: Final = Backoff.exponential("1s", cap="30s", jitter=0.3)
 LAST_WORDS: Final = 2.0  # seconds that the last counts may take
@@ -52,13 +52,11 @@ class NodeOverview:
         )
         self._census = CensusTaker(store, now=now, me=lambda: me().node, started=lambda: runner.started, clock=clock)
 
-    def start(self, duties: TaskSet) -> None:
+    def start(self, start: Callable[[Service], None]) -> None:
         """Begin: the node has joined."""
         for name, part in (("meter", self._meter), ("reporting", self._reporting), ("census", self._census)):
             listeners = (_log_bugs, self._board.own)
-            duties.start(
-                Service(name, part.step, wake=[part.wake], pacing=NO_PAUSE, backoff=LATER, listeners=listeners)
-            )
+            start(Service(name, part.step, wake=[part.wake], pacing=NO_PAUSE, backoff=LATER, listeners=listeners))
 
     def renewed(self, beat: Beat) -> None:
         self._census.renewed(beat)

@@ -18,6 +18,7 @@ from mainspring.runtime.body import Body
 from mainspring.runtime.claimer import Claimer
 from mainspring.runtime.declaring import declare as declare_schedules
 from mainspring.runtime.definition import ExecutorKind, QueueSettings, Registry, gate_of
+from mainspring.runtime.duties import Duties
 from mainspring.runtime.events import Events
 from mainspring.runtime.host import Host
 from mainspring.runtime.keeper import Ears, Keeper, Membership
@@ -77,7 +78,8 @@ class Parts:
         seen = store if settings.overview and isinstance(store, Overview) else None
         board = Board(clock) if seen else None
         self.listeners: tuple[Listener, ...] = (log_failures, board.own) if board else (log_failures,)
-        """Of the node's own duties."""
+        """Of what works for the node: its own duties, and the services of its parts."""
+        self.duties = Duties(events, clock)
         self.ticker = Ticker(store, events, clock=clock, tick=None if settings.tick is None else seconds(settings.tick))
         self.settler = Settler(store, events)
         self.body = Body(store, events, settings, middleware, clock=clock, host=host)
@@ -86,9 +88,7 @@ class Parts:
         )
         self.claimer = Claimer(store, self.runner, me=me, clock=clock, tasks=self._tasks, queues=settings.queues)
         self.runner.freed = self.claimer.wake
-        self.reaper = Reaper(
-            store, self.settler, events, me=lambda: me().node, clock=clock, lease=self.lease, beat=self.beat
-        )
+        self.reaper = Reaper(store, self.settler, events, me=lambda: me().node, clock=clock, lease=self.lease)
         self.services = Services(
             services, store, events, me=lambda: me().node, settings=settings, clock=clock, board=board
         )
@@ -117,17 +117,22 @@ class Parts:
             else None
         )
 
-    def keeper(self, ears: Ears) -> Service:
-        """The one that joins and renews; to be run in a thread of its own."""
-        keeper = Keeper(self._store, self.record, beat=self.beat, clock=self._clock, ears=ears)
+    def keeper(self, ears: Ears) -> Keeper:
+        return Keeper(self._store, self.record, beat=self.beat, clock=self._clock, ears=ears)
+
+    def keeper_service(self, keeper: Keeper) -> Service:
+        """The service that joins and renews; to be run in a thread of its own."""
         again = Backoff.fixed(min(1.0, self.beat / 3), jitter=0.3)
-        return Service("keeper", keeper.step, pacing=NO_PAUSE, backoff=again, listeners=self.listeners)
+        listeners = (*self.listeners, self.duties.listen)
+        return Service("keeper", keeper.step, pacing=NO_PAUSE, backoff=again, listeners=listeners)
+
+    def pruner_service(self) -> Service:
+        return Service("pruner", self.pruner.step, pacing=NO_PAUSE, listeners=(*self.listeners, self.duties.listen))
 
     def service(self, name: str, part: "Settler | Reaper | Claimer | Orders | Ticker") -> Service:
         """A duty that is woken when there is something to do, and tries again soon when the store would not."""
-        return Service(
-            name, part.step, wake=[part.wake], pacing=NO_PAUSE, backoff=WRITE_AGAIN, listeners=self.listeners
-        )
+        listeners = (*self.listeners, self.duties.listen)
+        return Service(name, part.step, wake=[part.wake], pacing=NO_PAUSE, backoff=WRITE_AGAIN, listeners=listeners)
 
     def orders(self, node: Obeys) -> Orders:
         return Orders(self._store, node, me=self._me, running=self.runner.unstoppable)

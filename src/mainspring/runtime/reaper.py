@@ -38,7 +38,6 @@ class Reaper:
         me: Callable[[], NodeId],
         clock: Clock,
         lease: float,
-        beat: float,
     ) -> None:
         self.wake = Notifier()
         self._store = store
@@ -47,7 +46,6 @@ class Reaper:
         self._me = me
         self._clock = clock
         self._lease = lease
-        self._beat = beat
         self._others: tuple[NodeView, ...] = ()
         self._sightings: Mapping[NodeId, Sighting] = {}
         self._last_look: float | None = None
@@ -59,7 +57,7 @@ class Reaper:
         since = None if self._last_look is None else beat.began - self._last_look
         self._last_look = beat.began
         counters = [(view.node.id, view.counter) for view in beat.pulse.nodes]
-        self._sightings = observe(self._sightings, counters, since=since, beat=self._beat)
+        self._sightings = observe(self._sightings, counters, since=since, lease=self._lease)
         alone = not self._others
         self._others = tuple(view for view in beat.pulse.nodes if view.node.id != self._me())
         if (alone and self._others) or any(

@@ -82,6 +82,11 @@ class Runner:
         return len(self._attempts) + len(self._abandoned)
 
     @property
+    def bodies_ended(self) -> int:
+        """How many bodies have ended so far: each has freed a place."""
+        return self.started - self.busy
+
+    @property
     def abandoned(self) -> int:
         return len(self._abandoned)
 
@@ -93,12 +98,17 @@ class Runner:
     def room(self) -> int:
         return self.concurrency - self.busy - len(self._line)
 
-    @property
-    def free_slots(self) -> int:
+    def room_for_heavy(self, ahead: int) -> int:
+        """Room for jobs that need a process slot: places that are free now, and slots for them.
+
+        Where quick jobs are claimed `ahead`, no place is ever seen to be free. There one such job may be claimed before
+        there is a place for it, because a place will be free soon; `take_heavy` reserves the next one.
+        """
         running = (*self._attempts.values(), *self._abandoned)
         taken = sum(one.definition.executor is ExecutorKind.PROCESS for one in running)
         waiting = sum(self._is_heavy(delivery) for delivery, _ in self._line)
-        return self._slots - taken - waiting
+        places = max(self.concurrency - self.busy, min(ahead, 1)) - waiting
+        return min(places, self._slots - taken - waiting)
 
     def _is_heavy(self, delivery: Delivery) -> bool:
         return self._registry.find(delivery.claim.job.task).executor is ExecutorKind.PROCESS

@@ -38,6 +38,8 @@ class Hold:
         self._what = what
         self.thread = thread
         """Its number while it is at this work; several may have the same name."""
+        self.thread_ended = False
+        """Whether the function has ended, as its thread recorded it: also when the loop waits for it no longer."""
         self._held: AbstractContextManager[None] | None = None
         self._waiting = 0
         self._over = False

@@ -45,8 +45,8 @@ class ThreadExecutor:
         if self._closed:
             raise ShuttingDown(what)
         thread = self._rested.pop() if self._rested else self._new_thread()
-        work = _Work(self, invocation)
         hold = Hold(f"{thread.name} in {what}", thread.ident)
+        work = _Work(self, invocation, hold)
         if link is not None:
             link.hold = hold
         self._works.add(work)
@@ -112,8 +112,9 @@ class _Thread(threading.Thread):
 class _Work:
     """One call: done in a thread, waited for on the loop."""
 
-    def __init__(self, executor: ThreadExecutor, invocation: Invoked) -> None:
+    def __init__(self, executor: ThreadExecutor, invocation: Invoked, hold: Hold) -> None:
         self._executor = executor
+        self._hold = hold
         self._invocation = invocation
         self._variables = copy_context()
         self._loop = asyncio.get_running_loop()
@@ -128,6 +129,7 @@ class _Work:
             self._value = self._variables.run(call_with_fresh_connections, self._invocation.run)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits, SystemExit too
             self._error = error
+        self._hold.thread_ended = True
         with suppress(RuntimeError):  # the loop has been closed: nobody waits
             self._loop.call_soon_threadsafe(self._done, thread)
 
