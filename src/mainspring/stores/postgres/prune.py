@@ -29,7 +29,13 @@ _MOVED: Final = statement("prune_moved")
 class Runs(Protocol):
     """Who carries out verbs."""
 
-    async def run(self, verb: Callable[[], Verb[T]], *, whole: bool = False) -> T: ...
+    async def run(
+        self,
+        verb: Callable[[], Verb[T]],
+        *,
+        whole: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 -- of each statement
+    ) -> T: ...
 
 
 async def prune(connections: Runs, at: datetime | None, limit: int) -> int:
