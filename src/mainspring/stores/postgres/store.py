@@ -83,8 +83,8 @@ LONG: Final = timedelta(minutes=1)
 """For a handler's transaction: it keeps a connection, and old rows from being cleared away."""
 _IN_TIME: Final = 0.8
 """The share of a timeout within which a statement has to reach the server: the clocks are known to less than the rest."""
-_MIGRATION: Final = 300.0
-"""Seconds that one statement of a migration may take."""
+_MIGRATION: Final = 3600.0
+"""Seconds that one statement of a migration may take: an index that takes longer would be begun anew at each start."""
 _UNDER_WAY: Final = 3
 """Timeouts: no statement is under way for so long, so a claim that is committed later has begun since."""
 _ROUNDS: Final = 100
