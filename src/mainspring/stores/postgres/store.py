@@ -214,7 +214,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         return mended
 
     async def prune(self, limit: int) -> int:
-        return await prune.prune(self._connections, self._at, limit)
+        return await prune.prune(self._connections, self._at, limit, self._pace)
 
     # Schedules
 
@@ -381,7 +381,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
 
     async def compact(self) -> Compacted:
         self._connections.must_be_open()
-        return await upkeep.compact(self._connections, self._at)
+        return await upkeep.compact(self._connections, self._at, self._pace)
 
     async def analyze(self) -> tuple[str, ...]:
         return await self._connections.run(upkeep.analyze, whole=True, timeout=upkeep.LONG)
