@@ -26,7 +26,7 @@ from mainspring.client.connection import Connection
 from mainspring.client.control import Control
 from mainspring.client.lock import NamedLock
 from mainspring.client.nodes import NodeOptions, node_settings
-from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue
+from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue, read_short
 from mainspring.client.outbox import Outboxes
 from mainspring.client.overview import Overview
 from mainspring.client.plans import ScheduleOptions, plan_of
@@ -487,7 +487,7 @@ def _read_owner(value: object) -> str:
     if not value.strip():
         problem = "owner is empty, as from a variable that is not set; name the deployment, or leave it out"
         raise DeclarationError("owner", problem)
-    return value
+    return read_short(value)
 
 
 def _read_release(value: object) -> str:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from mainspring.client.keys import LONGEST, Keys
+from mainspring import Limit, Mainspring
+from mainspring.client.keys import Keys
 from mainspring.core.codec import Arguments
+from mainspring.core.keys import MAX_KEY_BYTES, shorten_key
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def test_values_of_all_kinds_make_keys() -> None:
 
 def test_keys_are_the_same_in_every_process() -> None:
     program = """
+from mainspring import Limit, Mainspring
 from mainspring.client.keys import Keys
 from mainspring.core.codec import Arguments
 def send(to: set[str]) -> None: ...
@@ -106,7 +109,7 @@ print(Keys(arguments).unique(arguments.encode(({"ada", "bob", "eve", "joe", "kim
 
 
 def test_a_long_key_is_kept_as_its_hash() -> None:
-    long, longer = "x" * LONGEST, "x" * (LONGEST + 1)
+    long, longer = "x" * MAX_KEY_BYTES, "x" * (MAX_KEY_BYTES + 1)
 
     assert limit(send, ("to",), long) == long
     assert unique(send, None, long).startswith("sha256:")
@@ -115,6 +118,31 @@ def test_a_long_key_is_kept_as_its_hash() -> None:
     hashed = limit(send, ("to",), longer)
     assert hashed
     assert hashed.startswith("sha256:")
+
+
+@pytest.mark.usefixtures("virtual_time")
+async def test_a_long_key_that_is_given_is_kept_as_its_hash_and_found_by_its_text() -> None:
+    app = Mainspring("memory://")
+
+    @app.task(unique=True, limit=Limit(concurrency=1, key="to"))
+    async def work(to: str) -> None: ...
+
+    long = "é" * MAX_KEY_BYTES
+    async with app:
+        first = await work.using(key=long, unique=long).enqueue("ada")
+        again = await work.using(unique=long).enqueue("bob")
+        other = await work.using(unique=long + "é").enqueue("bob")
+        kept = await first.refresh()
+        found = await app.overview.search(key=long)
+
+    assert (again.fresh, again.id, other.fresh) == (False, first.id, True)
+    assert kept.unique is not None
+    assert kept.key == kept.unique.key == shorten_key(long)
+    assert [view.job.id for view in found.jobs] == [first.id]
+
+
+def test_a_text_with_half_a_surrogate_pair_has_a_hash_too() -> None:
+    assert shorten_key("\ud800" * MAX_KEY_BYTES).startswith("sha256:")
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,13 @@ async def test_no_time_to_wait_means_one_try(app: Mainspring, virtual_time: Virt
         assert virtual_time.elapsed == 0
 
 
+def test_a_name_that_is_too_long_for_an_index_is_refused(app: Mainspring) -> None:
+    with pytest.raises(DeclarationError, match="length 201 exceeds the limit of 200 bytes"):
+        app.lock("x" * 201)
+    with pytest.raises(DeclarationError, match=r"owner: .*exceeds the limit"):
+        Mainspring("memory://", owner="x" * 201)
+
+
 async def test_a_lock_is_known_inside_of_its_block_only(app: Mainspring) -> None:
     lock = app.lock("import")
     assert not is_held(lock)

@@ -364,6 +364,28 @@ async def test_a_job_of_a_task_that_nobody_knows_fails_after_the_grace_time_and_
     assert (view.job.state, view.job.cause, view.job.attempt) == (State.FAILED, Cause.UNKNOWN_TASK, 0)
 
 
+@pytest.mark.slow
+async def test_the_grace_time_of_an_unknown_task_is_not_cut_short_by_a_clock_that_jumps_ahead(bench: Bench) -> None:
+    elsewhere = Mainspring(store=bench.store.as_store, clock=bench.time.clock)
+
+    @elsewhere.task(name="unknown")
+    async def unknown() -> None: ...
+
+    @bench.app.task(name="known")
+    async def known() -> None: ...
+
+    async with bench.app.node(unknown_task_grace="1h", prune_every="1m"):
+        await asyncio.sleep(4000)
+        async with elsewhere.node():
+            await (await unknown.enqueue()).result("1m")
+        job = await unknown.enqueue()
+        bench.time.clock.jump("3h")
+        await asyncio.sleep(3000)
+        assert (await bench.view(job.id)).job.state is State.READY
+        await asyncio.sleep(1000)
+        assert (await bench.view(job.id)).job.cause is Cause.UNKNOWN_TASK
+
+
 async def test_what_was_claimed_ahead_and_finds_no_place_goes_back(bench: Bench) -> None:
     @bench.app.task(name="quick")
     async def quick(block: bool) -> None:

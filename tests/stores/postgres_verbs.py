@@ -56,4 +56,4 @@ def days_of(verbs: Verbs) -> list[str]:
     """The tables of history's days."""
     look = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'mainspring.history'::regclass"
     names = [name.rpartition(".")[2] for (name,) in verbs.sql(look)]
-    return sorted(name for name in names if name != "history_rest")
+    return sorted(name for name in names if name not in {"history_rest", "history_long"})

@@ -159,7 +159,7 @@ async def test_each_host_is_named_when_none_can_be_used() -> None:
 @on_real_time
 async def test_a_failover_to_a_promoted_standby_is_followed(caplog: pytest.LogCaptureFixture) -> None:
     with new_server(durable=True) as primary, primary.standby() as standby:
-        primary.sql("CREATE TABLE numbers (n integer PRIMARY KEY)")
+        primary.sql("CREATE TABLE public.numbers (n integer PRIMARY KEY)")
         async with opened(several(standby, primary)) as connections:
             assert await connections.run(PORT) == primary.port  # the standby takes no writes
             written = 0
@@ -168,7 +168,7 @@ async def test_a_failover_to_a_promoted_standby_is_followed(caplog: pytest.LogCa
             async def write() -> None:
                 nonlocal written
                 while not stop:
-                    insert = ask("INSERT INTO numbers VALUES ($1::int) ON CONFLICT DO NOTHING", written)
+                    insert = ask("INSERT INTO public.numbers VALUES ($1::int) ON CONFLICT DO NOTHING", written)
                     await connections.run(insert)
                     written += 1
 
@@ -183,7 +183,7 @@ async def test_a_failover_to_a_promoted_standby_is_followed(caplog: pytest.LogCa
             stop = True
             await writing
             assert await connections.run(PORT) == standby.port
-            assert await connections.run(ask("SELECT count(*) FROM numbers")) == written
+            assert await connections.run(ask("SELECT count(*) FROM public.numbers")) == written
     assert len(lines(caplog, "out of reach")) == 1
     assert len(lines(caplog, "is back after")) == 1
 
@@ -193,8 +193,8 @@ async def test_a_failover_to_a_promoted_standby_is_followed(caplog: pytest.LogCa
 async def test_a_server_that_takes_no_more_writes_is_left() -> None:
     with new_server() as old, new_server() as new:
         for server in (old, new):
-            server.sql("CREATE TABLE numbers (n integer)")
-        insert = ask("INSERT INTO numbers VALUES (1)")
+            server.sql("CREATE TABLE public.numbers (n integer)")
+        insert = ask("INSERT INTO public.numbers VALUES (1)")
         async with opened(several(old, new)) as connections:
             await connections.run(insert)
             old.sql("ALTER SYSTEM SET default_transaction_read_only = on")

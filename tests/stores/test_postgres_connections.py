@@ -137,6 +137,7 @@ async def test_what_we_want_set_is_set(postgres: Server) -> None:
         "statement_timeout": "3s",
         "idle_in_transaction_session_timeout": "3s",
         "lock_timeout": "1600ms",
+        "search_path": "pg_catalog, pg_temp",
     }
     async with opened(postgres.dsn(), timeout=2.0) as connections:
         assert {name: await connections.run(ask(f"SHOW {name}")) for name in wanted} == wanted
@@ -667,6 +668,7 @@ async def test_a_handlers_own_statements_are_planned_as_everywhere_else(postgres
         async with connections.lease(5.0) as lease:
             assert (await lease.fetch("SHOW enable_seqscan"))[0][0] == "on"
             assert (await lease.fetch("SHOW statement_timeout"))[0][0] == "6s"
+            assert (await lease.fetch("SHOW search_path"))[0][0] == '"$user", public'
         async with connections.lease(5.0) as lease:
             await lease.fetch("SET LOCAL enable_hashjoin = off")
         assert await connections.run(ask("SHOW enable_seqscan")) == "off"

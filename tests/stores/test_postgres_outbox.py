@@ -454,6 +454,53 @@ def test_messages_from_a_cluster_that_was_ahead_are_not_new_when_it_is_caught_up
     assert box.log == [*there, b"last"]
 
 
+LOGGED = ("outboxes", "outbox_lines", "outbox_messages", "outbox_chunks", "outbox_stands")
+
+
+def replicate(source: Verbs, target: Verbs) -> None:
+    """Have the outboxes' rows be those of another server, as logical replication leaves them, and set the sequence."""
+    target.sql(f"TRUNCATE {', '.join(f'mainspring.{table}' for table in LOGGED)}")
+    for table in LOGGED:
+        name = f"{source.schema}.{table}"
+        with (
+            source.connection.cursor().copy(f"COPY (TABLE {name}) TO STDOUT".encode()) as rows,
+            target.connection.cursor().copy(f"COPY {target.schema}.{table} FROM STDIN".encode()) as copy,
+        ):
+            for row in rows:
+                copy.write(row)
+    ((number,),) = source.sql("SELECT last_value FROM mainspring.outbox_numbers")
+    target.sql("SELECT setval('mainspring.outbox_numbers', %s)", [number])
+
+
+@pytest.mark.slow
+def test_messages_are_not_passed_over_on_a_physical_copy_that_was_fed_logically() -> None:
+    """It has the same system identifier, and transaction ids of its own, which are lower."""
+    with new_server() as blue:
+        with Verbs(blue.dsn(), "mainspring") as verbs:
+            make_tables(verbs)
+            Box(verbs, "orders").publish(b"0")
+        with blue.standby(synchronous=False) as green:
+            green.promote()
+            with Verbs(blue.dsn(), "mainspring") as old, Verbs(green.dsn(), "mainspring") as new:
+                box = Box(old, "orders")
+                for _ in range(500):
+                    old.sql("SELECT pg_current_xact_id()")
+                box.publish(b"1", b"2")
+                box.look()
+                box.publish(b"3")
+                replicate(old, new)
+
+                box = Box(new, "orders")
+                box.publish(b"4", b"5")
+                box.look()
+                assert box.log == [b"0", b"1", b"2", b"3", b"4", b"5"]
+                for _ in range(600):
+                    new.sql("SELECT pg_current_xact_id()")
+                box.publish(b"6")
+                box.look()
+                assert box.log == [b"0", b"1", b"2", b"3", b"4", b"5", b"6"]
+
+
 def test_a_text_from_a_cluster_that_was_ahead_is_known_while_its_message_is_in_the_log(verbs: Verbs, box: Box) -> None:
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     verbs.run(publish(long_ago, [replace(box.message(b"1"), unique="text")]))

@@ -59,8 +59,15 @@ class Connections:
     def __init__(self, verbs: Verbs) -> None:
         self.verbs = verbs
 
-    async def run(self, verb: Callable[[], Verb[T]], *, whole: bool = False) -> T:
+    async def run(
+        self,
+        verb: Callable[[], Verb[T]],
+        *,
+        whole: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 -- as the store's own
+    ) -> T:
         assert whole in (False, True)
+        assert timeout is None or timeout > 0
         return self.verbs.run(verb())
 
 
@@ -276,6 +283,28 @@ def test_what_says_which_numbers_were_given_goes_with_its_messages(with_days: Ve
 
     assert rows(with_days, "outbox_chunks") == 1
     assert box.look()[0].last == 6
+
+
+def test_a_day_with_a_message_that_was_passed_over_is_not_emptied_and_the_message_gets_its_number(
+    with_days: Verbs,
+) -> None:
+    box = Box(with_days)
+    for payload in (b"1", b"2"):
+        box.publish(payload, at=NOON)
+        box.look()
+    with_days.sql(  # as one that another history of this cluster has published, whose transaction ids were lower
+        "INSERT INTO mainspring.outbox_messages (line, number, xid, published_at, type, payload)"
+        " SELECT line, number + 1000, xid, published_at, type, 'passed over' FROM mainspring.outbox_messages LIMIT 1"
+    )
+    box.deliver(2)
+    assert box.look()[0].last == 2
+
+    clear(with_days)
+    assert rows(with_days) == 3
+    assert box.look()[0].last == 3
+    assert box.log == [b"1", b"2", b"passed over"]
+    box.deliver(3)
+    assert emptied(with_days) == 1
 
 
 # Texts.

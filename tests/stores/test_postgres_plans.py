@@ -112,6 +112,7 @@ BY_ORDER = {
     "jobs_by_key": "hashtextextended",
     "jobs_deferred": "state",
     "history_rest_by_time": "keep_until",
+    "history_long_by_time": "keep_until",
     "keys_by_spent": "spent_until",
     "unique_keys_by_time": "taken_until",
     "schedules_pkey": "name",

@@ -54,17 +54,17 @@ def worker(postgres: Server, with_days: Verbs) -> Iterator[Verbs]:
     postgres.sql(f"DROP ROLE {role}")
 
 
-def finish(verbs: Verbs, keep_until: datetime, *, lease: int = 1) -> JobId:
-    """Have there be a finished job."""
+def finish(verbs: Verbs, keep_until: datetime, *, lease: int = 1, kept_for: timedelta = DAY) -> JobId:
+    """Have there be a finished job, kept for a day unless the test needs longer."""
     id_ = JobId(UUID(int=next(_numbers)))
     verbs.sql(
         """
         INSERT INTO mainspring.history (
             id, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts,
             policy, finished_at, keep_until, enqueued_at, payload
-        ) VALUES (%s, 'q', 'mail.send', 50, 'succeeded', now(), 1, 0, 0, 3, %s, 2, 3, %s, now(), %s, now(), '')
+        ) VALUES (%s, 'q', 'mail.send', 50, 'succeeded', now(), 1, 0, 0, 3, %s, 2, 3, %s, %s, %s, now(), '')
         """,
-        [id_, lease, "[0,0,0,0,0,1.0,0.0]", keep_until],
+        [id_, lease, "[0,0,0,0,0,1.0,0.0]", keep_until - kept_for, keep_until],
     )
     return id_
 
@@ -140,7 +140,7 @@ def test_days_that_have_passed_are_dropped_one_by_one(with_days: Verbs) -> None:
     assert days_of(with_days) == []
 
 
-def test_the_instant_that_hides_never_falls_and_stands_where_there_are_no_days(verbs: Verbs) -> None:
+def test_the_instant_that_hides_stands_where_there_are_no_days_and_falls_with_the_clock(verbs: Verbs) -> None:
     def hidden_until() -> datetime | None:
         look = "SELECT CASE WHEN pruned_until > '-infinity' THEN pruned_until END FROM mainspring.rules"
         ((instant,),) = verbs.sql(look)
@@ -151,8 +151,15 @@ def test_the_instant_that_hides_never_falls_and_stands_where_there_are_no_days(v
 
     verbs.run(partitions.make(2, at=MORNING))
     verbs.run(pruned(MORNING, ENOUGH))
-    verbs.run(pruned(MORNING - HOUR, ENOUGH))
     assert hidden_until() == MORNING
+    verbs.run(pruned(MORNING + 3 * DAY, ENOUGH))
+    assert hidden_until() == MORNING + 3 * DAY
+    now = finish(verbs, MORNING + DAY)
+    assert seen(verbs) == []
+
+    verbs.run(pruned(MORNING - HOUR, ENOUGH))
+    assert hidden_until() == MORNING - HOUR
+    assert seen(verbs) == [now]
 
 
 def test_whoever_looks_at_history_is_not_waited_for_when_a_day_is_dropped(postgres: Server, with_days: Verbs) -> None:
@@ -188,8 +195,38 @@ def test_a_worker_deletes_what_it_may_not_drop_a_few_at_a_time(with_days: Verbs,
 
 
 def test_pruning_on_the_databases_own_clock_makes_the_next_day_that_is_missing(verbs: Verbs) -> None:
-    assert [verbs.run(partitions.upkeep(ENOUGH)) for _ in range(2)] == [0, 0]
+    assert [verbs.run(partitions.upkeep(ENOUGH, partitions.Pace())) for _ in range(2)] == [0, 0]
 
+    assert len(days_of(verbs)) == 2
+
+
+def test_a_job_that_is_kept_for_longer_than_there_are_days_does_not_keep_its_day_from_being_made(verbs: Verbs) -> None:
+    long, short = (finish(verbs, MORNING + 30 * DAY, kept_for=days * DAY) for days in (30, 14))
+    assert (rows(verbs, "history_long"), rows(verbs, "history_rest")) == (1, 1)
+    verbs.sql("DELETE FROM mainspring.history WHERE id = %s", [short])
+
+    verbs.run(partitions.make(1, at=MORNING + 30 * DAY))
+    assert days_of(verbs) == ["history_20300131", "history_20300201"]
+    others = [finish(verbs, MORNING + 30 * DAY) for _ in range(3)]
+    assert (rows(verbs, "history_20300131"), rows(verbs, "history_long")) == (3, 1)
+    assert seen(verbs) == [long, *others]
+    assert [verbs.run(pruned(MORNING + 30 * DAY, 1)) for _ in range(2)] == [1, 0]
+    assert rows(verbs, "history_long") == 0
+
+
+def test_a_day_that_cannot_be_made_is_tried_again_an_hour_later(postgres: Server, verbs: Verbs) -> None:
+    now = 0.0
+    pace = partitions.Pace(lambda: now)
+    with holding(postgres, verbs, "SELECT count(*) FROM mainspring.history_rest"):
+        verbs.run(partitions.upkeep(ENOUGH, pace))
+    assert days_of(verbs) == []
+
+    now = partitions.RETRY_AFTER_S - 1
+    verbs.run(partitions.upkeep(ENOUGH, pace))
+    assert days_of(verbs) == []
+    now = partitions.RETRY_AFTER_S
+    verbs.run(partitions.upkeep(ENOUGH, pace))
+    verbs.run(partitions.upkeep(ENOUGH, pace))
     assert len(days_of(verbs)) == 2
 
 

@@ -5,16 +5,20 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
+from mainspring.core.job import NodeId
 from mainspring.errors import SchemaError
-from mainspring.stores.postgres import PostgresStore, migrate, partitions
+from mainspring.stores.postgres import PostgresStore, migrate, nodes, partitions
+from mainspring.stores.postgres.drive import drive_sync
 from mainspring.stores.postgres.migrate import Migration
+from mainspring.stores.records import NodeRecord, Process
 from mainspring.testing.contract import SettableClock
 from tests.servers.postgres import Row, Server
-from tests.stores.postgres_verbs import Verbs, days_of
+from tests.stores.postgres_verbs import Verbs, days_of, make_tables
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -119,7 +123,7 @@ async def test_tables_that_serve_newer_code_only_are_left_alone(
     await store.close()
     postgres.sql(f"UPDATE {postgres_schema}.versions SET version = 99, oldest_code = 98")
 
-    with pytest.raises(SchemaError, match=r"version 99 .* 98 or later, and this one knows 5; upgrade Mainspring here"):
+    with pytest.raises(SchemaError, match=r"version 99 .* 98 or later, and this one knows 6; upgrade Mainspring here"):
         await store.open()
     assert (await store.schema()).found == 99
     assert postgres.sql(f"SELECT version, oldest_code FROM {postgres_schema}.versions") == [(99, 98)]
@@ -181,6 +185,59 @@ def test_a_migration_that_fails_leaves_the_tables_as_they_were(postgres: Server,
 
     assert relations(postgres) == before
     assert versions(verbs) == [(1, 1)]
+
+
+NEXT = migrate.WANTED + 1
+PARTING = Migration(NEXT, NEXT, "CREATE TABLE mainspring.later (a text);")
+"""A migration that older code cannot work with."""
+
+
+def test_a_migration_that_older_code_cannot_work_with_is_refused_while_such_a_node_is_alive(verbs: Verbs) -> None:
+    def step() -> bool:
+        return verbs.run(migrate.migrate("a store", verbs.schema, (*migrate.MIGRATIONS, PARTING), days=0))
+
+    make_tables(verbs)
+    older, newer = (node_record(name) for name in ("older", "newer"))
+    term = verbs.run(nodes.join(None, older))
+    verbs.run(nodes.join(None, newer, NEXT))
+
+    with pytest.raises(SchemaError, match="nodes of older code are running: older; stop them, then run"):
+        step()
+    assert versions(verbs) == [(migrate.WANTED, migrate.MIGRATIONS[-1].oldest_code)]
+    verbs.run(nodes.declare_dead(None, older.id, term))
+    assert step()
+    assert versions(verbs) == [(NEXT, NEXT)]
+    with pytest.raises(SchemaError, match="upgrade Mainspring here"):
+        verbs.run(nodes.join(None, node_record("late")))
+    assert verbs.sql("SELECT id FROM mainspring.nodes WHERE alive") == [("newer",)]
+
+
+def test_a_node_of_older_code_that_stopped_without_a_word_does_not_hinder_a_migration(verbs: Verbs) -> None:
+    make_tables(verbs)
+    verbs.run(nodes.join(None, node_record("older")))
+    verbs.sql("UPDATE mainspring.nodes SET renewed_at = now() - interval '61 seconds'")
+
+    assert verbs.run(migrate.migrate("a store", verbs.schema, (*migrate.MIGRATIONS, PARTING), days=0))
+    assert verbs.sql("SELECT id FROM mainspring.nodes WHERE alive") == []
+
+
+def test_a_migration_waits_for_a_node_of_older_code_that_joins_at_the_same_time(postgres: Server, verbs: Verbs) -> None:
+    make_tables(verbs)
+    steps = (*migrate.MIGRATIONS, PARTING)
+    waits = "SELECT FROM pg_locks WHERE NOT granted AND pid = %s"
+    with Verbs(postgres.dsn(), verbs.schema) as joining, ThreadPoolExecutor(1) as thread:
+        with joining.connection.transaction():
+            drive_sync(joining.ask, nodes.join(None, node_record("older")))
+            migrated = thread.submit(lambda: verbs.run(migrate.migrate("a store", verbs.schema, steps, days=0)))
+            while not postgres.sql(waits, [verbs.connection.info.backend_pid]):
+                assert not migrated.done()
+        with pytest.raises(SchemaError, match="running: older"):
+            migrated.result(60)
+    assert versions(verbs) == [(migrate.WANTED, migrate.MIGRATIONS[-1].oldest_code)]
+
+
+def node_record(name: str) -> NodeRecord:
+    return NodeRecord(id=NodeId(name), process=Process(host="here", pid=1, started="today"), tasks=frozenset())
 
 
 def versions(verbs: Verbs) -> list[Row]:

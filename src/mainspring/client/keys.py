@@ -5,7 +5,6 @@ position or by keyword, an int for a float, or left to their defaults. Of all ar
 defaults are left out: a parameter that a later version adds with a default changes no key.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,10 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from mainspring.core.codec import Arguments
+from mainspring.core.keys import shorten_key
 from mainspring.core.payload.models import written
-
-LONGEST: Final = 200
-"""Characters of a key that is kept as it is; a longer one is kept as its hash."""
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=written, order="deterministic")
 
@@ -44,19 +41,21 @@ class Keys:
         """Make the key of a job that is unique by these arguments, or by all."""
         given = self._given(payload)
         if names is None:
-            return _short(_json({name: value for name, value in given.items() if not self._is_default(name, value)}))
-        return _short(_json(self._chosen(given, names)))
+            return shorten_key(
+                _json({name: value for name, value in given.items() if not self._is_default(name, value)})
+            )
+        return shorten_key(_json(self._chosen(given, names)))
 
     def limit(self, payload: bytes, names: tuple[str, ...]) -> str | None:
         """Make the key that a job is limited under; None: it is not limited."""
         chosen = self._chosen(self._given(payload), names)
         match list(chosen.values()):
             case [str(text)]:
-                return _short(text)
+                return shorten_key(text)
             case [value]:
-                return None if value is None else _short(_json(value))
+                return None if value is None else shorten_key(_json(value))
             case values:
-                return None if all(value is None for value in values) else _short(_json(chosen))
+                return None if all(value is None for value in values) else shorten_key(_json(chosen))
 
     def _given(self, payload: bytes) -> dict[str, object]:
         args, kwargs = self.arguments.decode(payload)
@@ -78,7 +77,3 @@ def _equal(value: Any, default: Any) -> bool:  # noqa: ANN401 - an argument of a
 
 def _json(value: object) -> str:
     return _ENCODER.encode(value).decode()
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

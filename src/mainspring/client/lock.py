@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from mainspring.client.connection import Connection
-from mainspring.client.options import read_text
+from mainspring.client.options import read_short
 from mainspring.core.backoff import Backoff
 from mainspring.duration import Duration, duration, seconds
 from mainspring.errors import DeclarationError, LockTaken
@@ -27,7 +27,7 @@ class NamedLock:
     """A lock that is taken by entering it, and given up by leaving. Each object can be entered once at a time."""
 
     def __init__(self, connection: Connection, name: str, *, ttl: Duration, timeout: Duration | None) -> None:
-        self.name: Final = read_text(name)
+        self.name: Final = read_short(name)
         self._connection = connection
         self._ttl = duration(ttl)
         self._timeout = None if timeout is None else seconds(timeout)

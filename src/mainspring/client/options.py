@@ -12,6 +12,7 @@ from uuid import UUID
 
 from mainspring.core.command import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from mainspring.core.job import JobId, Retention
+from mainspring.core.keys import MAX_KEY_BYTES, key_length, shorten_key
 from mainspring.core.names import Name
 from mainspring.core.retry import GREATEST
 from mainspring.core.unique import Unique
@@ -42,9 +43,9 @@ class Using(TypedDict, total=False):
     expires: Duration | datetime | None
     """When it is no longer worth starting; a length of time counts from when it is due."""
     unique: Unique | str | bool | None
-    """How it is unique, a key to be unique by, or False: not at all."""
+    """How it is unique, a key to be unique by, or False: not at all. A key of more than 200 bytes is kept as its hash."""
     key: str | None
-    """What the task's keyed limit counts it under, instead of what its arguments say."""
+    """What the task's keyed limit counts it under, instead of its arguments. More than 200 bytes are kept as a hash."""
     tags: Tags | None
     owner: str | None
     id: UUID | str | None
@@ -130,6 +131,15 @@ def read_text(value: object) -> str:
     raise DeclarationError(repr(value), "give some text")
 
 
+def read_short(value: object) -> str:
+    """Read a text that a store looks up by an index."""
+    text = read_text(value)
+    if key_length(text) > MAX_KEY_BYTES:
+        problem = f"length {key_length(text):,} exceeds the limit of {MAX_KEY_BYTES} bytes; use a shorter text"
+        raise DeclarationError(f"{text[:40]!r}…", problem)
+    return text
+
+
 def read_count(value: object) -> int:
     if type(value) is not int or value < 1:
         raise DeclarationError(repr(value), "a number of at least 1 is needed")
@@ -177,8 +187,14 @@ def _read_expires(value: Duration | datetime) -> When:
     return read_moment(value) if isinstance(value, datetime) else duration(value)
 
 
+def _read_key(value: object) -> str:
+    return shorten_key(read_text(value))
+
+
 def _read_unique(value: object) -> Unique | str | bool:
-    if isinstance(value, Unique | bool) or (isinstance(value, str) and value):
+    if isinstance(value, str) and value:
+        return shorten_key(value)
+    if isinstance(value, Unique | bool):
         return value
     raise DeclarationError(repr(value), "write Unique(key='order'), True, False, or the text of a key")
 
@@ -196,7 +212,7 @@ _READERS: Final[Mapping[str, Reader]] = {
     "timeout": duration,
     "expires": _read_expires,
     "unique": _read_unique,
-    "key": read_text,
+    "key": _read_key,
     "tags": read_texts,
     "owner": read_text,
     "id": read_id,

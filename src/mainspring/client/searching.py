@@ -12,6 +12,7 @@ import msgspec
 
 from mainspring.client.options import read_id
 from mainspring.core.job import Cause, JobId, NodeId, State
+from mainspring.core.keys import shorten_key
 from mainspring.core.names import Name
 from mainspring.duration import Duration, duration
 from mainspring.errors import BadDuration, DeclarationError, NoOverview
@@ -77,6 +78,7 @@ def search_of(which: Which, now: datetime) -> Search:
     """Read which jobs are looked for, or raise `DeclarationError`."""
     state, task, parent, cause = which.get("state", ()), which.get("task"), which.get("parent"), which.get("cause")
     node, since, until, argument = which.get("node"), which.get("since"), which.get("until"), which.get("argument")
+    key = which.get("key")
     return Search(
         states=read_states(state) if isinstance(state, str) else tuple(State(one) for one in state),
         queue=which.get("queue"),
@@ -84,7 +86,7 @@ def search_of(which: Which, now: datetime) -> Search:
         tag=which.get("tag"),
         cause=None if cause is None else _cause(cause),
         parent=None if parent is None else read_id(parent),
-        key=which.get("key"),
+        key=None if key is None else shorten_key(key),
         node=None if node is None else NodeId(node),
         since=None if since is None else read_instant("since", since, now),
         until=None if until is None else read_instant("until", until, now),

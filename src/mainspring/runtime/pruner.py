@@ -44,8 +44,11 @@ class Pruner:
         self._every = every
         self._grace = unknown_task_grace
         self._roll = roll
-        self._began = clock.monotonic()
         self._warned: set[Name] = set()
+        self._unknown_since: dict[
+            Name, float
+        ] = {}  # by the monotonic clock of this process, of tasks seen at each look
+        self._looked_at: float | None = None
 
     async def step(self) -> Directive:
         pruned = await self._store.prune(CHUNK)
@@ -54,6 +57,7 @@ class Pruner:
         if CHUNK in {pruned, cleared}:
             return Proceed()
         self._events.count("mended", await self._store.mend(CHUNK))
+        await self._watch_unknown_tasks()
         await self._warn_of_unknown_tasks()
         await self._end_unknown_tasks()
         return Sleep(self._every * (0.5 + self._roll()))  # several nodes, not all at once
@@ -67,8 +71,21 @@ class Pruner:
         self._events.count("letters_cleared", await self._store.clear_letters(LETTERS_KEPT, CHUNK))
         return cleared
 
+    async def _watch_unknown_tasks(self) -> None:
+        """Note since when tasks that jobs wait for have been unknown without a break.
+
+        As with the death of nodes, only time that was observed here counts: the clock of the store may have been ahead
+        for a while, and a node that has just started does not know which others are on the way.
+        """
+        unknown = await self._store.unknown_tasks(timedelta(0))
+        now = self._clock.monotonic()
+        is_unbroken = self._looked_at is not None and now - self._looked_at <= 3 * self._every
+        before = self._unknown_since if is_unbroken else {}
+        self._unknown_since = {name: before.get(name, now) for name in unknown}
+        self._looked_at = now
+
     async def _warn_of_unknown_tasks(self) -> None:
-        """Say once of each task that its jobs wait in vain: nothing else would tell whoever watches a worker."""
+        """Log each task once whose jobs wait in vain."""
         for name in await self._store.unknown_tasks(NOTICE):
             if name not in self._warned:
                 self._warned.add(name)
@@ -77,11 +94,10 @@ class Pruner:
                 )
 
     async def _end_unknown_tasks(self) -> None:
-        # A node that has just come up cannot know who else is on the way.
-        if self._clock.monotonic() - self._began < self._grace.total_seconds():
-            return
-        for name in await self._store.unknown_tasks(self._grace):
-            if not name.namespace:  # those of a plugin wait until it is installed again
+        seen_by = self._clock.monotonic() - self._grace.total_seconds()
+        long_unknown = {name for name, since in self._unknown_since.items() if since <= seen_by}
+        for name in await self._store.unknown_tasks(self._grace) if long_unknown else ():
+            if name in long_unknown and not name.namespace:  # those of a plugin wait until it is installed again
                 await self._end_unknown(name)
 
     async def _end_unknown(self, name: Name) -> None:

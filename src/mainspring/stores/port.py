@@ -70,6 +70,8 @@ class Jobs(Protocol):
            and takes the key, else answers as RETURN; RAISE raises `Conflict` for the whole batch. Earlier jobs of the
            same batch count.
         4. A committed job is there for every later verb of every handle on the same state, after a crash too.
+        5. `NewJob` bounds every text that a store may index (task, queue, key, unique key). A job with texts of the
+           greatest length is enqueued, claimed and settled like any other, under every gate.
         """
         ...
 

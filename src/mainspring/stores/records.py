@@ -16,11 +16,13 @@ from msgspec import Struct
 from mainspring.core.backoff import Backoff
 from mainspring.core.breaker import Breaker, Circuit, PhaseChange
 from mainspring.core.job import Cause, Claim, Job, JobId, NodeId, Retention, State
+from mainspring.core.keys import MAX_KEY_BYTES, key_length
 from mainspring.core.machine import Change, Event
-from mainspring.core.names import Name
+from mainspring.core.names import LONGEST_PART, Name
 from mainspring.core.outcome import AttemptError
 from mainspring.core.schedule import Origin, Run, Schedule
 from mainspring.core.unique import UniqueKey
+from mainspring.errors import DeclarationError
 
 When: TypeAlias = datetime | timedelta
 """An instant, or a length of time that counts from the store's now."""
@@ -72,6 +74,22 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     facts: Facts = Facts()
     is_new: bool = False
     """Its id was drawn for this very enqueue, so that nobody can have enqueued it before: a store need not look."""
+
+    def __post_init__(self) -> None:
+        """Raise `DeclarationError` for a text that is too long for an index entry of some store.
+
+        A row with such a text could be stored and never be claimed, and would fail every claim that comes across it.
+        """
+        if self.key is not None and key_length(self.key) > MAX_KEY_BYTES:
+            raise _too_long("key", key_length(self.key), f"{MAX_KEY_BYTES} bytes")
+        if self.unique is not None and key_length(self.unique.key) > MAX_KEY_BYTES:
+            raise _too_long("unique key", key_length(self.unique.key), f"{MAX_KEY_BYTES} bytes")
+        if len(self.queue) > LONGEST_PART:
+            raise _too_long("queue", len(self.queue), f"{LONGEST_PART} characters")
+
+
+def _too_long(subject: str, length: int, limit: str) -> DeclarationError:
+    return DeclarationError(subject, f"length {length:,} exceeds the limit of {limit}; use a shorter text or its hash")
 
 
 class Enqueued(Struct, frozen=True, kw_only=True, gc=False):

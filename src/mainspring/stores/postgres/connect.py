@@ -30,11 +30,15 @@ _PLANS: Final = {
     # Planned once for each connection: planning a claim takes as long as carrying it out.
     "plan_cache_mode": "force_generic_plan",
 }
+# Roles that may create functions and operators in some other schema must not have them run by our statements. Set by a
+# statement and not at connect: then DEFAULT is still the search path of the role, for the transactions of handlers.
+_PATH: Final = {"search_path": "pg_catalog, pg_temp"}
+_PIN_PATH: Final = f"SET search_path = {_PATH['search_path']}"
 _USUAL_PLANS: Final = {name: "auto" if name == "plan_cache_mode" else "on" for name in _PLANS}
 # Of a query that is answered by how many rows it has: simple, because a prepared one would stay with the server
 # connection that a pooler happened to give, and be in the way of whoever gets that next.
-_IS_SET: Final = "SELECT 1 WHERE current_setting('enable_seqscan') = 'off'"
-_IS_PRIMARY: Final = "SELECT 1 WHERE NOT pg_is_in_recovery()"
+_IS_SET: Final = "SELECT 1 WHERE pg_catalog.current_setting('enable_seqscan') = 'off'"
+_IS_PRIMARY: Final = "SELECT 1 WHERE NOT pg_catalog.pg_is_in_recovery()"
 _ONE_ROW: Final = "SELECT 1"
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
@@ -96,6 +100,7 @@ async def _reach(settings: Settings, host: Host, pooled: bool | None) -> tuple[C
         else:
             known = pooled is False or "enable_seqscan" in options(host.dsn)
             if known or await _answers(connection, _IS_SET):
+                await _do(connection, _PIN_PATH)
                 return connection, False
             connection.terminate()
     connection = await _open(settings, host, None)
@@ -128,8 +133,12 @@ async def _open(settings: Settings, host: Host, wanted: dict[str, str] | None) -
 
 
 async def _answers(connection: Connection, query: str) -> bool:
+    return await _do(connection, query) == _ONE_ROW
+
+
+async def _do(connection: Connection, statement: str) -> str:
     try:
-        return await connection.execute(query) == _ONE_ROW
+        return await connection.execute(statement)
     except BaseException:
         connection.terminate()
         raise
@@ -148,14 +157,14 @@ def wanted(settings: Settings) -> dict[str, str]:
 
 def begin(settings: Settings, seconds: float, *, pooled: bool) -> str:
     """Return how to begin a transaction of ours; what the connection has set already is not set again."""
-    plans = _PLANS if pooled else {}
+    plans = _PLANS | _PATH if pooled else {}
     limits = _limits(seconds, settings.patience) if pooled or seconds != settings.timeout else {}
     return _begin(plans | limits)
 
 
 def begin_lease(settings: Settings, seconds: float, *, pooled: bool) -> str:
-    """Return how to begin a transaction for a handler, whose own statements want plans as everywhere else."""
-    plans = {} if pooled else _USUAL_PLANS
+    """Return how to begin a transaction for a handler, whose own statements use the usual plans and search path."""
+    plans = {} if pooled else _USUAL_PLANS | {"search_path": "DEFAULT"}
     return _begin(plans | _limits(seconds, settings.patience))
 
 

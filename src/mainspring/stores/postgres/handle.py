@@ -9,7 +9,7 @@ from mainspring.clock import Clock, SystemClock
 from mainspring.core.job import NodeId
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError
-from mainspring.stores.postgres import log, nodes
+from mainspring.stores.postgres import log, nodes, partitions
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.head import Head
 from mainspring.stores.postgres.lines import LONG_AGO, Lines
@@ -57,6 +57,7 @@ class Handle:
         self._lines = Lines()
         self._head = Head()
         self._marks = log.Marks()
+        self._pace = partitions.Pace()
         self._known: dict[NodeId, nodes.Known] = {}
         self._skew = Skew(self._settings)
         self._connections = Connections(self._settings)

@@ -1,8 +1,9 @@
 """Migrations: numbered, forward only, each in one transaction, safe when several processes start at once.
 
 The tables say by themselves which code they serve: `oldest_code` is the number of the first migration that code must
-know in order to work with them. It is looked at when a store is opened: a program that runs already is not told, so where
-a migration raises it, older programs have to be stopped before.
+know in order to work with them. It is checked when a store is opened and when a node joins, and a migration that raises it
+is refused while a node of older code is alive. Programs of older code that run no node are not detected, and have to be
+stopped before.
 
 Whoever owns the schema migrates. A worker needs less: it may read and write rows (`grants`), and finds the tables made.
 """
@@ -23,6 +24,8 @@ _READ: Final = statement("schema_read")
 _LOCK: Final = statement("schema_lock")
 _CLEAR: Final = statement("schema_clear")
 _WRITE: Final = statement("schema_write")
+_OLDER_NODES: Final = statement("schema_older_nodes")
+_END_OLDER_NODES: Final = statement("schema_end_older_nodes")
 _PATIENT: Final = Statement("schema_patient", "SELECT set_config('lock_timeout', '2min', true)")
 """Whoever migrates will be done, however slow the machine is; a crowd that starts at once waits for the first of it."""
 _BRIEF: Final = Statement("schema_brief", "SELECT set_config('lock_timeout', '2s', true)")
@@ -73,6 +76,8 @@ MIGRATIONS: Final = migrations()
 WANTED: Final = MIGRATIONS[-1].number
 WITH_OUTBOXES: Final = 4
 """From this one on there is a log of messages, which is in days, too."""
+WITH_NODE_CODE: Final = 6
+"""From this one on it is known which code each node has."""
 
 
 class Found(NamedTuple):
@@ -104,6 +109,12 @@ def found(schema: str) -> Verb[Found]:
     return Found(version, oldest_code, is_there, role, owner, may_make, may_read or not is_ours, others)
 
 
+def check_code(store: str, wanted: int = WANTED) -> Verb[None]:
+    """Raise if the tables do not serve this code any more. One statement."""
+    ((version, oldest_code),) = yield Ask(_READ)
+    _check_code(store, version, oldest_code, wanted)
+
+
 def check(store: str, tables: Found, wanted: int = WANTED) -> None:
     """Raise if this code cannot work with what is there, whoever migrates."""
     if tables.taken:
@@ -118,10 +129,14 @@ def check(store: str, tables: Found, wanted: int = WANTED) -> None:
             f"the role {tables.role} may not use its tables; run `mainspring migrate --grant {tables.role}` as "
             f"{tables.owner}",
         )
-    if tables.oldest_code > wanted:
+    _check_code(store, tables.version, tables.oldest_code, wanted)
+
+
+def _check_code(store: str, version: int, oldest_code: int, wanted: int) -> None:
+    if oldest_code > wanted:
         raise SchemaError(
             store,
-            f"its tables have version {tables.version} and serve code that knows version {tables.oldest_code} or "
+            f"its tables have version {version} and serve code that knows version {oldest_code} or "
             f"later, and this one knows {wanted}; upgrade Mainspring here. Nothing was changed",
         )
 
@@ -145,7 +160,7 @@ def migrate(
         check(store, tables, wanted)
     coming = [step for step in steps if step.number > tables.version]
     if coming:
-        yield from _make(schema, coming[0], tables)
+        yield from _make(store, schema, coming[0], tables)
     version = coming[0].number if coming else tables.version
     if days:
         yield from partitions.make(days)
@@ -154,14 +169,30 @@ def migrate(
     return bool(coming)
 
 
-def _make(schema: str, step: Migration, tables: Found) -> Verb[None]:
+def _make(store: str, schema: str, step: Migration, tables: Found) -> Verb[None]:
+    parts = step.oldest_code > tables.oldest_code and tables.version >= WITH_NODE_CODE
+    if parts:
+        yield from _expect_no_older_nodes(store, step)
     yield Ask(_BRIEF)
     if not tables.is_there:
         yield Ask(Statement("schema_make", f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}"))
     for one in step.statements:
         yield Ask(one)
     yield Ask(_CLEAR)
+    if parts:  # again: a node may have joined meanwhile, and from here on no node of older code can
+        yield from _expect_no_older_nodes(store, step)
+        yield Ask(_END_OLDER_NODES, (step.oldest_code,))
     yield Ask(_WRITE, (step.number, max(step.oldest_code, tables.oldest_code)))
+
+
+def _expect_no_older_nodes(store: str, step: Migration) -> Verb[None]:
+    older = [str(node) for (node,) in (yield Ask(_OLDER_NODES, (step.oldest_code,)))]
+    if older:
+        raise SchemaError(
+            store,
+            f"migration {step.number} ends what older code can do with the tables, and nodes of older code are running: "
+            f"{', '.join(older)}; stop them, then run `mainspring migrate`. Nothing was changed",
+        )
 
 
 def _not_ours_to_make(store: str, tables: Found, wanted: int) -> SchemaError:

@@ -9,6 +9,7 @@ import msgspec
 from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
+from mainspring.stores.postgres import migrate
 from mainspring.stores.postgres.lines import LONG_AGO
 from mainspring.stores.postgres.rows import encode, job, key_bytes, key_text, name
 from mainspring.stores.postgres.statements import statement
@@ -37,9 +38,11 @@ def gone(node: NodeId) -> NodeGone:
     return NodeGone(_STORE, f"node {node} is not alive under this term; join under a new id")
 
 
-def join(at: datetime | None, node: NodeRecord) -> Verb[int]:
-    joined = yield Ask(_JOIN, (at, node.id, encode(node)))
+def join(at: datetime | None, node: NodeRecord, code: int = migrate.WANTED) -> Verb[int]:
+    """Begin to be a node; `code` is the last migration that its code knows. One statement."""
+    joined = yield Ask(_JOIN, (at, node.id, encode(node), code))
     if not joined:
+        yield from migrate.check_code(_STORE, code)
         raise NodeGone(_STORE, f"the id {node.id!r} was used before; a node joins under a new one each time")
     return int(joined[0][0])
 

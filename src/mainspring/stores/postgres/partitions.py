@@ -3,8 +3,13 @@
 Those of history go by when their jobs are to be forgotten, and those of an outbox's log by when their messages were
 published. Whoever owns the tables makes and drops them. A worker that does not deletes rows instead, a few at a time, and
 what no day was made for goes to a table for the rest: slower, and otherwise the same.
+
+Making a day reads the table for the rest under a lock, within a limit. Where that is too short because the rest is large, each
+process tries again an hour later, and not with every prune (`Pace`).
 """
 
+import time as system_time
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, NamedTuple
 
@@ -12,7 +17,10 @@ from mainspring.stores.postgres.statements import Statement, statement
 from mainspring.stores.postgres.verb import Ask, Verb
 
 AHEAD: Final = 14
-"""For how many days to come there are tables: what is kept for longer goes to `history_rest`."""
+"""For how many days to come there are tables: jobs that are kept for longer go to `history_long`."""
+
+RETRY_AFTER_S: Final = 3600.0
+"""Seconds until a process tries again to make a day that it could not make."""
 
 _MAKE: Final = statement("partition_make")
 _PASSED: Final = statement("partition_passed")
@@ -77,10 +85,28 @@ def drop(limit: int) -> Verb[int]:
     return gone
 
 
-def upkeep(limit: int) -> Verb[int]:
+class Pace:
+    """When this process next tries to make a day of history."""
+
+    def __init__(self, clock: Callable[[], float] = system_time.monotonic) -> None:
+        self._clock = clock
+        self._not_before: float | None = None
+
+    @property
+    def is_due(self) -> bool:
+        return self._not_before is None or self._clock() >= self._not_before
+
+    def failed(self) -> None:
+        self._not_before = self._clock() + RETRY_AFTER_S
+
+
+def upkeep(limit: int, pace: Pace) -> Verb[int]:
     """Drop or empty what has passed, and make the next day that is missing. Several statements, mostly two."""
     gone = yield from drop(limit)
-    yield from make(most=1)
+    if pace.is_due and (missing := (yield Ask(HISTORY.missing, (None, AHEAD, 1)))):
+        yield from make(most=1)
+        if (yield Ask(HISTORY.missing, (None, AHEAD, 1))) == missing:
+            pace.failed()
     return gone
 
 

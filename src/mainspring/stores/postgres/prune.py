@@ -29,17 +29,23 @@ _MOVED: Final = statement("prune_moved")
 class Runs(Protocol):
     """Who carries out verbs."""
 
-    async def run(self, verb: Callable[[], Verb[T]], *, whole: bool = False) -> T: ...
+    async def run(
+        self,
+        verb: Callable[[], Verb[T]],
+        *,
+        whole: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 -- of each statement
+    ) -> T: ...
 
 
-async def prune(connections: Runs, at: datetime | None, limit: int) -> int:
+async def prune(connections: Runs, at: datetime | None, limit: int, pace: partitions.Pace) -> int:
     """Delete what is past its time, at most `limit` of it; returns how many.
 
     A day that is dropped counts as one, and what is hidden until then not at all. On a test's clock there are no days.
     """
     gone = await connections.run(lambda: pruned(at, limit), whole=True)
     if gone < limit and at is None:
-        gone += await connections.run(lambda: partitions.upkeep(limit - gone), whole=True)
+        gone += await connections.run(lambda: partitions.upkeep(limit - gone, pace), whole=True)
     return gone
 
 

@@ -1,8 +1,13 @@
 """Which database a store is in, and how it is used."""
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from mainspring.clock import Clock
+from mainspring.errors import DeclarationError
+
+_SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,11 @@ class Settings:
     """Another way to the same database, on which notifications arrive: past a pooler, for one."""
     pooled: bool | None = None
     """Whether a pooler in between gives each transaction another server connection; None: found out."""
+
+    def __post_init__(self) -> None:
+        """Raise `DeclarationError` for a schema name that statements could not name in a string as well."""
+        problem = f"schema {self.schema!r}: a name of up to 63 letters, digits and _ is needed, and no digit first"
+        DeclarationError.unless("PostgresStore", [(_SCHEMA.fullmatch(self.schema) is not None, problem)])
 
     @property
     def store(self) -> str:

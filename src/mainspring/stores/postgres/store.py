@@ -83,8 +83,8 @@ LONG: Final = timedelta(minutes=1)
 """For a handler's transaction: it keeps a connection, and old rows from being cleared away."""
 _IN_TIME: Final = 0.8
 """The share of a timeout within which a statement has to reach the server: the clocks are known to less than the rest."""
-_MIGRATION: Final = 300.0
-"""Seconds that one statement of a migration may take."""
+_MIGRATION: Final = 3600.0
+"""Seconds that one statement of a migration may take: an index that takes longer would be begun anew at each start."""
 _UNDER_WAY: Final = 3
 """Timeouts: no statement is under way for so long, so a claim that is committed later has begun since."""
 _ROUNDS: Final = 100
@@ -214,7 +214,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         return mended
 
     async def prune(self, limit: int) -> int:
-        return await prune.prune(self._connections, self._at, limit)
+        return await prune.prune(self._connections, self._at, limit, self._pace)
 
     # Schedules
 
@@ -381,7 +381,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
 
     async def compact(self) -> Compacted:
         self._connections.must_be_open()
-        return await upkeep.compact(self._connections, self._at)
+        return await upkeep.compact(self._connections, self._at, self._pace)
 
     async def analyze(self) -> tuple[str, ...]:
         return await self._connections.run(upkeep.analyze, whole=True, timeout=upkeep.LONG)

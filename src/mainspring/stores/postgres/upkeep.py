@@ -30,11 +30,11 @@ _TABLES: Final = Statement(
 )
 
 
-async def compact(connections: Runs, at: datetime | None) -> Compacted:
+async def compact(connections: Runs, at: datetime | None, pace: partitions.Pace) -> Compacted:
     """Drop days of which nothing can be seen any more, each in a transaction of its own."""
     dropped = 0
     while at is None and dropped < MOST:
-        gone = await connections.run(lambda: partitions.upkeep(CHUNK), whole=True)
+        gone = await connections.run(lambda: partitions.upkeep(CHUNK, pace), whole=True)
         if not gone:
             break
         dropped += 1

@@ -64,7 +64,9 @@ CREATE INDEX jobs_parked ON mainspring.jobs (task, key, home, run_at, id) WHERE 
 CREATE INDEX jobs_by_parent ON mainspring.jobs (parent) WHERE parent IS NOT NULL;
 
 -- Finished jobs, each with everything that belongs to it, so that a whole day can be dropped at once. What no day was
--- made for goes to `history_rest`, from where it is deleted row by row.
+-- made for goes to `history_rest`, from where it is deleted row by row. So does what is kept for longer than there are days
+-- ahead (partitions.py), from a part of its own: in `history_rest` it would keep its day from being made later, since a part
+-- cannot be added while rows of it are in the default one, and all of that is read, locked, to find out.
 CREATE TABLE mainspring.history (
     id uuid NOT NULL,
     queue text NOT NULL,
@@ -104,12 +106,16 @@ CREATE TABLE mainspring.history (
     error bytea,
     attempts bytea[],               -- each as in `attempts`, by lease
     log_lines bytea[]
-) PARTITION BY RANGE (keep_until);
+) PARTITION BY RANGE ((
+    CASE WHEN keep_until - finished_at > interval '14 days' THEN 'infinity'::timestamptz ELSE keep_until END
+));
 CREATE TABLE mainspring.history_rest PARTITION OF mainspring.history DEFAULT;
+CREATE TABLE mainspring.history_long PARTITION OF mainspring.history FOR VALUES FROM ('infinity') TO (MAXVALUE);
 CREATE INDEX history_by_id ON mainspring.history (id);
 CREATE INDEX history_failed ON mainspring.history (id) WHERE state = 'failed';
 CREATE INDEX history_by_parent ON mainspring.history (parent) WHERE parent IS NOT NULL;
 CREATE INDEX history_rest_by_time ON mainspring.history_rest (keep_until);
+CREATE INDEX history_long_by_time ON mainspring.history_long (keep_until);
 
 -- What attempts leave behind for later ones, of jobs that wait or run. Most have no row here; `jobs.traced` says so.
 CREATE TABLE mainspring.traces (

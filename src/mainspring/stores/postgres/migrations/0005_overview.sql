@@ -5,9 +5,6 @@
 -- with the gate of a queue that it declares none for. The indexes on `jobs` and `history` are made while writers wait: a
 -- second for each million finished jobs, or two.
 
--- An operator's limit of a queue, which holds in place of the declared `concurrency`. A gate may be here for it alone.
-ALTER TABLE mainspring.gates ADD COLUMN limited integer, ADD COLUMN limited_by bytea;
-
 -- What was counted in a span of time, by whom: one row, written again and again until the span is over.
 CREATE TABLE mainspring.tallies (
     span interval NOT NULL,
@@ -57,3 +54,7 @@ WHERE key IS NOT NULL AND state <> 'running';
 -- Jobs that were not to run at once. Those that were are most jobs, and have none: an index for them would be written by
 -- every enqueue, and where they are few the lanes know them.
 CREATE INDEX jobs_deferred ON mainspring.jobs (state, uuid_send(id)) WHERE state IN ('scheduled', 'retrying');
+
+-- An operator's limit of a queue, which holds in place of the declared `concurrency`. A gate may be here for it alone.
+-- Last, because claims wait from here on until the commit.
+ALTER TABLE mainspring.gates ADD COLUMN limited integer, ADD COLUMN limited_by bytea;

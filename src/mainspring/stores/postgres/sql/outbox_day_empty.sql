@@ -1,6 +1,8 @@
 -- Empties the table of one day of the log whose messages are all delivered; `outbox_messages_day` and the two instants stand
 -- for its own. It looks whether that is so, and again once it is locked, when nobody can be under way who has written there;
--- that waits for nobody for long. Emptied and not dropped: for that all who have published anything would have to be done.
+-- that waits for nobody for long. A message that is in no chunk, although by the last one's snapshot it should be, was
+-- published in another history of this cluster: its line is marked as foreign, so that the next look gives it a number. That
+-- is looked for before the lock: it reads all of the day. Emptied and not dropped: for that all who have published anything would have to be done.
 DO $$
 BEGIN
     FOR time IN 1..2 LOOP
@@ -15,6 +17,7 @@ BEGIN
                 WHERE chunks.line = lines.line ORDER BY chunks.last DESC LIMIT 1
             ) AS head ON true
             WHERE head.cluster <> (SELECT system_identifier FROM pg_control_system())
+                OR pg_snapshot_xmax(head.snapshot) > pg_snapshot_xmax(pg_current_snapshot())
                 OR EXISTS (
                     SELECT FROM mainspring.outbox_chunks AS chunks
                     WHERE chunks.line = lines.line AND chunks.last > stand.cursor
@@ -34,6 +37,23 @@ BEGIN
             RETURN;
         END IF;
         IF time = 1 THEN
+            WITH numbered AS MATERIALIZED (
+                SELECT chunks.line, unnest(chunks.numbers) AS number FROM mainspring.outbox_chunks AS chunks
+                WHERE chunks.since < 'last instant'::timestamptz AND chunks.until >= 'first instant'::timestamptz
+            ),
+            missed AS MATERIALIZED (
+                SELECT DISTINCT messages.line FROM mainspring.outbox_messages_day AS messages
+                WHERE NOT EXISTS (
+                    SELECT FROM numbered WHERE numbered.line = messages.line AND numbered.number = messages.number
+                )
+            )
+            UPDATE mainspring.outbox_chunks AS chunks SET cluster = 0
+            FROM missed WHERE chunks.line = missed.line AND chunks.last = (
+                SELECT max(heads.last) FROM mainspring.outbox_chunks AS heads WHERE heads.line = missed.line
+            );
+            IF FOUND THEN
+                RETURN;
+            END IF;
             PERFORM set_config('lock_timeout', '10ms', true);
             LOCK TABLE mainspring.outbox_messages_day IN ACCESS EXCLUSIVE MODE;
         END IF;

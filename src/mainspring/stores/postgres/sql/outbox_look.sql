@@ -4,7 +4,8 @@
 -- New is what this snapshot shows and the one of the last chunk did not: the messages of transactions that were under way
 -- then and are over now, and of those that began later, but for those that are under way now, of which not even an entry
 -- of the index is looked at. What was rolled back is stepped over once, the index is told. In another cluster a snapshot
--- means nothing: there everything may be new. Where there is none yet, only messages that were played in can be ahead of
+-- means nothing: there everything may be new. Another cluster has another system identifier, or, as a physical copy that went
+-- on by itself and was fed logically, lower transaction ids: in one history the xmax of snapshots never falls. Where there is none yet, only messages that were played in can be ahead of
 -- all transactions. Indexes: outboxes_name_key, outbox_chunks_pkey, outbox_messages_by_xid,
 -- outbox_stands_pkey, outbox_asides_due, outbox_asides_by_key.
 WITH present AS MATERIALIZED (
@@ -22,7 +23,10 @@ gaps AS MATERIALIZED (
 lines AS MATERIALIZED (
     SELECT
         outboxes.name, places.partition, outboxes.id * 64 + places.partition AS line, head.last, head.snapshot,
-        coalesce(head.cluster <> present.cluster, played_in.is_ahead, false) AS is_foreign
+        coalesce(
+            head.cluster <> present.cluster OR pg_snapshot_xmax(head.snapshot) > pg_snapshot_xmax(present.snapshot),
+            played_in.is_ahead, false
+        ) AS is_foreign
     FROM present CROSS JOIN mainspring.outboxes
     CROSS JOIN LATERAL generate_series(0, outboxes.partitions - 1) AS places (partition)
     LEFT JOIN LATERAL (

@@ -20,7 +20,8 @@ lines AS MATERIALIZED (
         SELECT last, snapshot, cluster FROM mainspring.outbox_chunks AS chunks
         WHERE chunks.line = held.line ORDER BY chunks.last DESC LIMIT 1
     ) AS head ON true
-    WHERE head.cluster IS NULL OR head.cluster = present.cluster
+    WHERE head.cluster IS NULL
+        OR (head.cluster = present.cluster AND pg_snapshot_xmax(head.snapshot) <= pg_snapshot_xmax(present.snapshot))
 ),
 news AS (
     SELECT lines.line, lines.last, late.number, late.xid, late.published_at

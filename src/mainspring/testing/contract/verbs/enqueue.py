@@ -2,20 +2,40 @@
 """New jobs: where they begin, and what a second enqueue of the same id does."""
 
 from datetime import timedelta
+from random import Random
 
 import pytest
 
 from mainspring.core.backoff import Backoff
+from mainspring.core.breaker import Breaker
 from mainspring.core.command import CancelJob
 from mainspring.core.job import Job, Retention, State
-from mainspring.core.limits import MOMENT
+from mainspring.core.keys import MAX_KEY_BYTES
+from mainspring.core.limits import MOMENT, Gate, Rate, Scope
+from mainspring.core.names import LONGEST_PART, Name
 from mainspring.core.outcome import Succeeded
 from mainspring.core.unique import OnConflict, UniqueKey
-from mainspring.errors import Conflict
+from mainspring.errors import Conflict, DeclarationError
 from mainspring.stores.records import Enqueued, JobFilter, Verdict
 from mainspring.testing.contract.obligation import GENERAL, obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.world import HOUR, RAISED, RESIZE, SEND, World
+from mainspring.testing.contract.world import HOUR, RAISED, RESIZE, SEND, TASKS, World
+
+
+class _Texts:
+    """Texts of the greatest length, which no compression makes shorter."""
+
+    def __init__(self) -> None:
+        self._random = Random(7)  # noqa: S311 -- repeatable
+
+    def name(self) -> str:
+        return self._text(LONGEST_PART)
+
+    def key(self) -> str:
+        return self._text(MAX_KEY_BYTES // 4)
+
+    def _text(self, length: int) -> str:
+        return "".join(chr(0x20000 + self._random.randrange(0xA000)) for _ in range(length))
 
 
 class EnqueueContract(Contract):
@@ -95,6 +115,43 @@ class EnqueueContract(Contract):
     @obligation("enqueue")
     async def test_nothing_new_has_no_answers(self, world: World) -> None:
         assert await world.store.enqueue([]) == ()
+
+    @obligation("enqueue", 5)
+    @pytest.mark.parametrize("character", ["k", "é", "𠀀"], ids=["1-byte", "2-bytes", "4-bytes"])
+    def test_a_text_that_is_too_long_to_be_indexed_is_refused(self, world: World, character: str) -> None:
+        fits = character * (MAX_KEY_BYTES // len(character.encode()))
+        world.new(key=fits, unique=UniqueKey(key=fits), queue=character * LONGEST_PART)
+
+        with pytest.raises(DeclarationError, match=r"key: length .* exceeds the limit of 200 bytes"):
+            world.new(key=fits + character)
+        with pytest.raises(DeclarationError, match="unique key: length"):
+            world.new(unique=UniqueKey(key=fits + character))
+        with pytest.raises(DeclarationError, match="queue: length 256"):
+            world.new(queue=character * (LONGEST_PART + 1))
+
+    @obligation("enqueue", 5)
+    async def test_the_longest_texts_pass_every_gate_and_stop_nobody_else(self, world: World) -> None:
+        texts = _Texts()
+        task, queue, key = Name(texts.name(), texts.name()), texts.name(), texts.key()
+        every = {task, *TASKS}
+        node = await world.node(tasks=every)
+        rate = Rate(count=100, period=HOUR, burst=100)
+        gates = [(Scope.KEY, str(task), 1), (Scope.TASK, str(task), 2), (Scope.QUEUE, queue, 3)]
+        await world.store.declare(
+            [Gate(scope=scope, name=name, concurrency=number, rate=rate) for scope, name, number in gates]
+        )
+        await world.store.declare_breakers({task: Breaker()})
+        long = [world.new(task, queue=queue, key=key, unique=UniqueKey(key=texts.key(), period=HOUR)) for _ in range(3)]
+        await world.store.enqueue(long)
+        await world.enqueue_all(world.new(SEND) for _ in range(3))
+
+        done = []
+        while claimed := await world.claim(node, room=10, tasks=every):
+            done += [one.claim.job.id for one in claimed]
+            for one in claimed:
+                await world.end(one.claim, Succeeded())
+        assert [id_ for id_ in done if id_ in {job.id for job in long}] == [job.id for job in long]
+        assert len(done) == 6
 
     @obligation("enqueue", 2)
     @pytest.mark.parametrize("state", list(State))

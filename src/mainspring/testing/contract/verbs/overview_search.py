@@ -67,7 +67,7 @@ class SearchContract(Contract):
     @obligation("search")
     async def test_jobs_are_found_by_their_key_whether_they_wait_run_or_have_ended(self, world: World) -> None:
         node = await world.node()
-        keys = ["a", "b", None, "", "a\0b", "ä" * 300]
+        keys = ["a", "b", None, "", "a\0b", "ä" * 100]
         ids: dict[str | None, list[JobId]] = {key: [] for key in keys}
         for end in (Succeeded(), FATAL, RAISED, None):
             for key in keys:

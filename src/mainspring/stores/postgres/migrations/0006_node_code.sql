@@ -1,0 +1,7 @@
+-- The last migration that the code of each node knows.
+-- oldest code: 5
+--
+-- A later migration that raises "oldest code" waits for nodes of older code to stop: nodes that joined before this one
+-- have the number 0.
+
+ALTER TABLE mainspring.nodes ADD COLUMN code integer NOT NULL DEFAULT 0;
