@@ -341,7 +341,7 @@ def test_long_keys_of_what_strangers_sent_are_not_remembered() -> None:
     tracemalloc.start()
     try:
         for begin in range(0, 4000, 16):
-            assert parts("_".join([*words[begin : begin + 200], "password"])) >= {"password"}
+            assert RULE.hides("_".join([*words[begin : begin + 200], "password"]))
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

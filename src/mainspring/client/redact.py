@@ -14,7 +14,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from mainspring.client.preview import PREVIEW_BYTES, completed
 from mainspring.core.names import Name
+from mainspring.core.outcome import AttemptError
 from mainspring.core.schedule import Template
 from mainspring.core.unique import UniqueKey
 from mainspring.errors import DeclarationError, UnknownTask
@@ -22,6 +24,7 @@ from mainspring.runtime.definition import Definition, Registry
 from mainspring.stores.outbox import Letter, Message
 from mainspring.stores.overview import Argument, Search
 from mainspring.stores.records import JobView
+from mainspring.stores.searching import previewed
 
 T = TypeVar("T")
 
@@ -49,19 +52,37 @@ NAMES: Final = (
     "ssn",
 )
 """Hidden wherever they are. Not "tokens": that is a number to many."""
+ANSWER_BYTES: Final = 2_000_000
+"""Bytes of payloads, results and saved values that one answer shows; of what is beyond, a preview."""
 _LONGEST: Final = 4
 """Words in a row that are looked at as one name."""
-_SHORT: Final = 64
-"""Characters of a name that is remembered. What is longer is no name that code has, and some of it would fill memory."""
+_REMEMBERED: Final = 64
+"""Characters of a name that is cached. Longer ones would fill memory."""
+_LONGEST_NAME: Final = 200
+"""Characters. Values under a longer name are hidden: to split it into words costs more than it is worth."""
 _HOLDS: Final = (msgspec.Struct, tuple, list, dict)
 """What may have a record in it."""
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\d_A-Za-z]+")
 
 
+class Budget:
+    """Bytes that one answer may still decode."""
+
+    def __init__(self, size: int = ANSWER_BYTES) -> None:
+        self.left = size
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes, if they are left."""
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+
 def parts(name: str) -> frozenset[str]:
     """Name all that is said by some words of a name in a row: "myApiKey" has "my", "api", "key", "apikey" and so on."""
-    return _remembered(name) if len(name) <= _SHORT else _parts(name[:1000])
+    return _remembered(name) if len(name) <= _REMEMBERED else _parts(name[:_LONGEST_NAME])
 
 
 def _parts(name: str) -> frozenset[str]:
@@ -84,7 +105,7 @@ class Rule(NamedTuple):
     everything: bool = False
 
     def hides(self, name: str) -> bool:
-        return self.everything or not self.names.isdisjoint(parts(name))
+        return self.everything or len(name) > _LONGEST_NAME or not self.names.isdisjoint(parts(name))
 
     def applied(self, value: Any) -> Any:  # noqa: ANN401 - what JSON holds
         """Return a value with what is hidden in it put out of sight."""
@@ -117,61 +138,71 @@ class Redactor:
 
     # Records.
 
-    def whole(self, value: T) -> T:
-        """Hide what is to be hidden in a record, and in all that it holds."""
+    def whole(self, value: T, budget: Budget | None = None) -> T:
+        """Hide what is to be hidden in a record, and in all that it holds.
+
+        Long values are shortened once the budget is used up: a job says so in `cut`, any other value is `{"cut": bytes}`.
+        """
         shown: Any = value
+        budget = budget or Budget()
         match value:
             case JobView():
-                shown = self._job(value)
+                shown = self._job(value, budget)
             case Template():
-                shown = self._template(value)
+                shown = self._template(value, budget)
             case Letter():
-                shown = replace(value, message=self._message(value.message))
+                shown = replace(value, message=self._message(value.message, budget))
             case Message():
-                shown = self._message(value)
+                shown = self._message(value, budget)
+            case AttemptError():
+                shown = _error_within(budget, value)
             case msgspec.Struct():
-                shown = self._struct(value)
+                shown = self._struct(value, budget)
             case tuple() if not hasattr(value, "_fields"):
-                shown = tuple(self.whole(one) for one in value)
+                shown = tuple(self.whole(one, budget) for one in value)
             case list():
-                shown = [self.whole(one) for one in value]
+                shown = [self.whole(one, budget) for one in value]
             case dict():
-                shown = {name: self.whole(one) for name, one in value.items()}
+                shown = {name: self.whole(one, budget) for name, one in value.items()}
             case _:
                 pass
         found: T = shown
         return found
 
-    def _struct(self, record: msgspec.Struct) -> msgspec.Struct:
+    def _struct(self, record: msgspec.Struct, budget: Budget) -> msgspec.Struct:
         there = {name: getattr(record, name) for name in record.__struct_fields__}
-        shown = {name: self.whole(one) for name, one in there.items() if isinstance(one, _HOLDS)}
+        shown = {name: self.whole(one, budget) for name, one in there.items() if isinstance(one, _HOLDS)}
         changed = {name: one for name, one in shown.items() if one is not there[name] and one != there[name]}
         return replace(record, **changed) if changed else record
 
-    def _job(self, view: JobView) -> JobView:
+    def _job(self, view: JobView, budget: Budget) -> JobView:
         task, rule = view.job.task, self.rule(view.job.task)
+        if not budget.take(sum(len(value) for value in (view.payload, view.saved, view.result) if value is not None)):
+            view = previewed(view, PREVIEW_BYTES)
+        is_cut = view.cut is not None and view.cut.payload > 0
         return replace(
             view,
-            payload=_content(rule, view.payload, "args"),
+            payload=_beginning(rule, view.payload, "args") if is_cut else _content(rule, view.payload, "args"),
             saved=None if view.saved is None else _stored(rule, view.saved),
             result=None if view.result is None else _content(rule, view.result, "value"),
             key=self._key(rule, task, view.key),
             unique=_unique(rule, view.unique),
+            error=None if view.error is None else _error_within(budget, view.error),
         )
 
-    def _template(self, template: Template) -> Template:
+    def _template(self, template: Template, budget: Budget) -> Template:
         rule = self.rule(template.task)
         return replace(
             template,
-            payload=_content(rule, template.payload, "args"),
+            payload=_within(budget, rule, template.payload, "args"),
             key=self._key(rule, template.task, template.key),
             unique=_unique(rule, template.unique),
         )
 
-    def _message(self, message: Message) -> Message:
+    def _message(self, message: Message, budget: Budget) -> Message:
         task = self._forwarding().get(message.outbox)
         rule = self._everywhere if task is None else self._of(task)
-        return replace(message, payload=_content(rule, message.payload, "value"))
+        return replace(message, payload=_within(budget, rule, message.payload, "value"))
 
     def _key(self, rule: Rule, task: Name, key: str | None) -> str | None:
         """Show the key of a keyed limit, unless it is made of what is hidden."""
@@ -240,17 +271,38 @@ def _tells(rule: Rule, argument: Argument) -> bool:
     return argument.value is not None and _stored(rule, argument.value) != _stored(Rule(frozenset()), argument.value)
 
 
+def _error_within(budget: Budget, error: AttemptError) -> AttemptError:
+    """Leave out the traceback of an error where the budget is used up."""
+    return error if budget.take(len(error.message) + len(error.traceback)) else replace(error, traceback="")
+
+
+def _within(budget: Budget, rule: Rule, stored: bytes, name: str) -> bytes:
+    return _content(rule, stored, name) if budget.take(len(stored)) else msgspec.json.encode({"cut": len(stored)})
+
+
 def _content(rule: Rule, stored: bytes, name: str) -> bytes:
     """Hide in what stands in an envelope; what is none is taken as a whole."""
     try:
-        read = msgspec.json.decode(stored)
-        if isinstance(read, dict) and name in read:
-            # The names of arguments are those of the code; the keys of any other value may be secret themselves.
-            whole = rule.everything and name != "args"
-            return msgspec.json.encode({**read, name: HIDDEN if whole else rule.applied(read[name])})
-        return msgspec.json.encode(rule.applied(read))
+        return _enveloped(rule, msgspec.json.decode(stored), name)
     except _UNREADABLE:
         return _unread(rule, stored)
+
+
+def _enveloped(rule: Rule, read: object, name: str) -> bytes:
+    if isinstance(read, dict) and name in read:
+        # The names of arguments are those of the code; the keys of any other value may be secret themselves.
+        whole = rule.everything and name != "args"
+        return msgspec.json.encode({**read, name: HIDDEN if whole else rule.applied(read[name])})
+    return msgspec.json.encode(rule.applied(read))
+
+
+def _beginning(rule: Rule, stored: bytes, name: str) -> bytes:
+    """Hide in the beginning of an envelope; what is none is not shown at all."""
+    found = completed(stored)
+    try:
+        return _enveloped(rule, {} if found is None else msgspec.json.decode(found.text), name)
+    except _UNREADABLE:
+        return msgspec.json.encode({})
 
 
 def _stored(rule: Rule, stored: bytes) -> bytes:

@@ -18,6 +18,7 @@ from mainspring.errors import BadDuration, DeclarationError, NoOverview
 from mainspring.stores.overview import Argument, Found, Overview, Search
 from mainspring.stores.port import Store
 from mainspring.stores.records import JobFilter
+from mainspring.stores.searching import previewed
 
 EARLIEST: Final = 1970
 
@@ -52,17 +53,20 @@ def overview_of(store: Store, what: str) -> Overview:
     raise NoOverview(type(store).__name__, what)
 
 
-async def search(store: Store, which: Search, *, limit: int = 50, after: JobId | None = None) -> Found:
+async def search(
+    store: Store, which: Search, *, limit: int = 50, after: JobId | None = None, preview: int | None = None
+) -> Found:
     """Look for jobs, the newest first; raises `NoOverview` where the store cannot tell."""
     if isinstance(store, Overview):
-        return await store.search(which, limit=limit, after=after)
+        return await store.search(which, limit=limit, after=after, preview=preview)
     given = {name for name in which.__struct_fields__ if getattr(which, name) not in {None, ()}}
     if more := sorted(given - set(JobFilter.__struct_fields__)):
         raise NoOverview(type(store).__name__, f"search by {' and '.join(more)}")
     plain = JobFilter(**{name: getattr(which, name) for name in JobFilter.__struct_fields__})
     page = await store.list_jobs(plain, limit=limit, after=after)
     back_to = page.jobs[-1].enqueued_at if page.jobs else None
-    return Found(jobs=page.jobs, after=page.after, looked=len(page.jobs), back_to=back_to)
+    jobs = tuple(previewed(view, preview) for view in page.jobs)
+    return Found(jobs=jobs, after=page.after, looked=len(jobs), back_to=back_to)
 
 
 def read_states(text: str) -> tuple[State, ...]:

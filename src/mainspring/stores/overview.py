@@ -160,7 +160,13 @@ class Overview(Protocol):
     """A store as a whole."""
 
     async def search(
-        self, which: Search, *, limit: int = 50, after: JobId | None = None, budget: timedelta = A_SECOND
+        self,
+        which: Search,
+        *,
+        limit: int = 50,
+        after: JobId | None = None,
+        budget: timedelta = A_SECOND,
+        preview: int | None = None,
     ) -> Found:
         """Look for jobs, by id, the newest first; `after` is the `after` of an earlier answer.
 
@@ -169,6 +175,7 @@ class Overview(Protocol):
         3. By queue, task or key, and by a state that is neither ready nor succeeded, its cost grows with what it
            returns, however rare they are.
         4. An answer brings no more than `limit` jobs; one whose time was up may bring none, and an `after`.
+        5. With a `preview` it brings jobs as `Inspector.get` does with one.
         """
         ...
 

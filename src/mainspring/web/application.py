@@ -3,9 +3,10 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,6 +34,8 @@ from mainspring.web.prefix import Prefixed
 from mainspring.web.problems import Answer, Error, Problem, short, told
 from mainspring.web.routes import AnyRoute, Asked, Nothing, Route
 
+T = TypeVar("T")
+
 BASE: Final = "/api/v1"
 BESIDE: Final = ("metrics", "healthz", "readyz")
 """Paths that are not below that."""
@@ -40,6 +43,8 @@ MOST: Final = 1_000_000
 """Bytes of a body."""
 LOCAL: Final = Identity("local", frozenset(Permission))
 """Whoever asks from this machine, where there is no auth."""
+THREADS: Final = 2
+"""Threads that hide, encode and render. Two: they share the processor time of Python with the event loop."""
 LISTED: Final = f"…{BASE}/openapi.json says what can be asked for, and what each field takes"
 
 
@@ -90,6 +95,7 @@ class Desk:
         self.auth: Final = auth
         self.origins: Final = origins
         self._redactor: Final = redactor
+        self._threads: Final = ThreadPoolExecutor(THREADS, thread_name_prefix="mainspring-web")
 
     @classmethod
     def of(
@@ -139,7 +145,7 @@ class Desk:
             said = await read(route, request)
             began = loop.time()
             given = await self.done(route, who, said)
-            response = json_answer(200, plain(given))
+            response = await self.offload(lambda: json_answer(200, plain(self.shown(given))))
         except HTTPException as error:  # of the program's own auth
             problem = refused(error)
             response = json_answer(error.status_code, Answer(problem), dict(error.headers or {}))
@@ -155,10 +161,18 @@ class Desk:
         return response
 
     async def done(self, route: AnyRoute, who: Identity, said: Any) -> Any:  # noqa: ANN401 - of the route's own types
-        """Do what is asked for, for somebody who may; what is not to be shown is hidden in the record that this returns."""
+        """Do what is asked for, for somebody who may. Nothing is hidden yet in the record that this returns."""
         if route.also is not None:
             allow(who, route.also(said))
-        return self._redactor.whole(await route.handler(Asked(self.app, who, said, self._redactor)))
+        return await route.handler(Asked(self.app, who, said, self._redactor))
+
+    def shown(self, record: T) -> T:
+        """Hide what is not to be shown, and shorten what is too long for an answer. Not for the event loop."""
+        return self._redactor.whole(record)
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        """Run what depends on the size of payloads beside the event loop, which may serve a whole site."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def store(self) -> Store:
         """Return the store, and open it if nobody has: mounted in another app, nobody may have."""

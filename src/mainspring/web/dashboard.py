@@ -131,15 +131,16 @@ class Dashboard:
         values["is_part"] = bool(part)
         try:
             said = read_query(route.takes, request.query_params, page.says)
-            values |= {"said": said, "record": plain(await self._desk.done(route, who, said))}
+            found = await self._desk.done(route, who, said)
+            values |= {"said": said, "record": await self._desk.offload(lambda: plain(self._desk.shown(found)))}
         except (Problem, DeclarationError, NoOverview) as error:
             status, values["problem"] = told(error)
             if part or not page.has_search or not (status == 422 or isinstance(error, NoOverview)):
                 raise
-        body = (
-            self._templates.part(page.template, part, values) if part else self._templates.page(page.template, values)
+        render = (
+            partial(self._templates.part, page.template, part) if part else partial(self._templates.page, page.template)
         )
-        return HTMLResponse(body, headers=HEADERS)
+        return HTMLResponse(await self._desk.offload(lambda: render(values)), headers=HEADERS)
 
     def _values(self, request: Request, who: Identity | None, page: Page | None) -> dict[str, Any]:
         """Say what every template is given."""

@@ -28,14 +28,20 @@ from mainspring.stores.overview import (
     must_be_a_limit,
 )
 from mainspring.stores.records import JobView
-from mainspring.stores.searching import fits
+from mainspring.stores.searching import fits, previewed
 
 
 class OverviewRole(Guarded):
     """The store as a whole. Walks over all there is: it is in memory."""
 
     async def search(
-        self, which: Search, *, limit: int = 50, after: JobId | None = None, budget: timedelta = A_SECOND
+        self,
+        which: Search,
+        *,
+        limit: int = 50,
+        after: JobId | None = None,
+        budget: timedelta = A_SECOND,
+        preview: int | None = None,
     ) -> Found:
         del budget  # all of it is read in less
         with self._locked():
@@ -50,7 +56,7 @@ class OverviewRole(Guarded):
             looked += 1
         last = ordered[looked - 1] if looked else None
         return Found(
-            jobs=tuple(jobs),
+            jobs=tuple(previewed(view, preview) for view in jobs),
             after=last.job.id if last and looked < len(ordered) else None,
             looked=looked,
             back_to=last.enqueued_at if last else None,

@@ -59,10 +59,16 @@ class OverviewVerbs(Handle):
         return Turns(max(1, self._settings.connections // 2))
 
     async def search(
-        self, which: Search, *, limit: int = 50, after: JobId | None = None, budget: timedelta = A_SECOND
+        self,
+        which: Search,
+        *,
+        limit: int = 50,
+        after: JobId | None = None,
+        budget: timedelta = A_SECOND,
+        preview: int | None = None,
     ) -> Found:
         async with self._turns.here():
-            looking = Looking.of(which, limit, after, budget.total_seconds())
+            looking = Looking.of(which, limit, after, budget.total_seconds(), preview)
             await self._in_time(lambda: search.search(looking), looking.time, lambda: looking.is_answered)
         return looking.found
 

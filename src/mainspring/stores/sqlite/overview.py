@@ -31,9 +31,15 @@ class OverviewVerbs(Handle):
     """What is asked of a store as a whole."""
 
     async def search(
-        self, which: Search, *, limit: int = 50, after: JobId | None = None, budget: timedelta = A_SECOND
+        self,
+        which: Search,
+        *,
+        limit: int = 50,
+        after: JobId | None = None,
+        budget: timedelta = A_SECOND,
+        preview: int | None = None,
     ) -> Found:
-        return await self._search(search, which, limit, after, budget)
+        return await self._search(search, which, limit, after, budget, preview=preview)
 
     async def census(self, since: datetime, *, budget: timedelta = A_SECOND) -> Census:
         return await self._search(census, since, budget)

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from mainspring.client import clocks
@@ -108,7 +109,7 @@ def number(value: float) -> str:
 
 def pretty(value: object) -> str:
     """Lay JSON out for people; what is very long is cut, and says so."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     return (
         text if len(text) <= LONGEST_JSON else f"{text[:LONGEST_JSON]}\n… {len(text) - LONGEST_JSON:,} characters more"
     )
