@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from mainspring.stores.searching import previewed
 T = TypeVar("T")
 
 HIDDEN: Final = "\N{BULLET}" * 3
+HIDDEN_UNKNOWN: Final = f"{HIDDEN} the task is not known here"
 NAMES: Final = (
     "password",
     "passwords",
@@ -98,11 +99,17 @@ def _joined(names: Iterable[str]) -> frozenset[str]:
     return frozenset("".join(_WORD.findall(name)).casefold() for name in names)
 
 
+Stored: TypeAlias = tuple[str, ...] | bool
+"""What a task says with `redact`."""
+
+
 class Rule(NamedTuple):
     """What is hidden in some place."""
 
     names: frozenset[str]
     everything: bool = False
+    mark: str = HIDDEN
+    """What is shown instead."""
 
     def hides(self, name: str) -> bool:
         return self.everything or len(name) > _LONGEST_NAME or not self.names.isdisjoint(parts(name))
@@ -111,11 +118,11 @@ class Rule(NamedTuple):
         """Return a value with what is hidden in it put out of sight."""
         match value:
             case dict():
-                return {key: HIDDEN if self.hides(key) else self.applied(one) for key, one in value.items()}
+                return {key: self.mark if self.hides(key) else self.applied(one) for key, one in value.items()}
             case list():
                 return [self.applied(one) for one in value]
             case _:
-                return HIDDEN if self.everything else value
+                return self.mark if self.everything else value
 
 
 class Redactor:
@@ -127,6 +134,7 @@ class Redactor:
         names: Iterable[str] = (),
         *,
         forwarding: Callable[[], Mapping[str, Definition]] = dict,
+        show_unknown: bool = False,
     ) -> None:
         given = (names,) if isinstance(names, str) else tuple(names)
         wrong = [name for name in given if not isinstance(name, str) or not _joined([name]) - {""}]
@@ -135,6 +143,7 @@ class Redactor:
         self._everywhere: Final = Rule(_joined((*NAMES, *given)))
         self._forwarding: Final = forwarding
         """Outboxes that make jobs of their messages, and of which task."""
+        self._show_unknown: Final = show_unknown
 
     # Records.
 
@@ -176,7 +185,7 @@ class Redactor:
         return replace(record, **changed) if changed else record
 
     def _job(self, view: JobView, budget: Budget) -> JobView:
-        task, rule = view.job.task, self.rule(view.job.task)
+        task, rule = view.job.task, self.rule(view.job.task, view.facts.redact)
         if not budget.take(sum(len(value) for value in (view.payload, view.saved, view.result) if value is not None)):
             view = previewed(view, PREVIEW_BYTES)
         is_cut = view.cut is not None and view.cut.payload > 0
@@ -191,7 +200,7 @@ class Redactor:
         )
 
     def _template(self, template: Template, budget: Budget) -> Template:
-        rule = self.rule(template.task)
+        rule = self.rule(template.task, template.redact)
         return replace(
             template,
             payload=_within(budget, rule, template.payload, "args"),
@@ -201,47 +210,85 @@ class Redactor:
 
     def _message(self, message: Message, budget: Budget) -> Message:
         task = self._forwarding().get(message.outbox)
-        rule = self._everywhere if task is None else self._of(task)
+        rule = self._everywhere if task is None else self._of(task.redact)
         return replace(message, payload=_within(budget, rule, message.payload, "value"))
 
     def _key(self, rule: Rule, task: Name, key: str | None) -> str | None:
         """Show the key of a keyed limit, unless it is made of what is hidden."""
         if key is None or self._has_open_key(rule, task):
             return key
-        return HIDDEN
+        return rule.mark
 
     # Rules.
 
-    def rule(self, task: Name | None) -> Rule:
-        """Say what is hidden in the arguments, saved values and results of a task, as far as it is known here."""
+    def rule(self, task: Name | None, stored: Stored = ()) -> Rule:
+        """Say what is hidden in the arguments, saved values and results of a task.
+
+        The rule that was stored with a job, and that of the task as it is declared here, both hold. If there is neither,
+        since the task is not known here, everything is hidden.
+        """
+        definition = self._find(task)
+        if definition is not None:
+            return self._of(definition.redact, stored)
+        if task is None or self._show_unknown or stored:
+            return self._of(stored)
+        return Rule(frozenset(), everything=True, mark=HIDDEN_UNKNOWN)
+
+    def _of(self, *redacts: Stored) -> Rule:
+        if True in redacts:
+            return Rule(frozenset(), everything=True)
+        return Rule(
+            self._everywhere.names | _joined(name for one in redacts if not isinstance(one, bool) for name in one)
+        )
+
+    def _find(self, task: Name | None) -> Definition | None:
         if task is not None:
             with suppress(UnknownTask):
-                return self._of(self._registry.find(task))
-        return self._everywhere
-
-    def _of(self, definition: Definition) -> Rule:
-        if definition.redact is True:
-            return Rule(frozenset(), everything=True)
-        return Rule(self._everywhere.names | _joined(definition.redact or ()))
+                return self._registry.find(task)
+        return None
 
     def _has_open_key(self, rule: Rule, task: Name) -> bool:
+        """Say whether a key of a limit may be shown. Of a task that is not known here nobody can tell what it is made of."""
         if rule.everything:
             return False
-        with suppress(UnknownTask):
-            limits = self._registry.find(task).limits
-            return not any(rule.hides(name) for limit in limits for name in limit.keys)
-        return True
+        definition = self._find(task)
+        if definition is None:
+            return self._show_unknown
+        return not any(rule.hides(name) for limit in definition.limits for name in limit.keys)
 
     # Searching.
 
+    def accepting(self, which: Search) -> Callable[[JobView], bool] | None:
+        """Make what leaves out of a search all jobs that hide what is searched by, by the rule of each; None: none can."""
+        argument = which.argument
+        if argument is None and which.key is None:
+            return None
+
+        def accept(view: JobView) -> bool:
+            rule = self.rule(view.job.task, view.facts.redact)
+            if argument is not None and (rule.everything or _tells(rule, argument)):
+                return False
+            return which.key is None or self._has_open_key(rule, view.job.task)
+
+        return accept
+
     def check(self, which: Search) -> None:
         """Refuse to search by what is hidden: whoever asks often enough would be told. Raises `DeclarationError`."""
+        if which.task is not None and (which.argument is not None or which.key is not None):
+            self._check_known(which.task)
         if which.argument is not None:
             self._check_argument(which.argument, which.task)
         if which.key is not None:
             tasks = [one.name for one in self._registry] if which.task is None else [which.task]
             hidden = [task for task in tasks if not self._has_open_key(self.rule(task), task)]
             _refuse("key", hidden, which.task)
+
+    def _check_known(self, task: Name) -> None:
+        if self._find(task) is None and not self._show_unknown:
+            problem = (
+                "it is not known here, and so neither are the arguments that it hides; search in a program that has it"
+            )
+            raise DeclarationError(f"task {task}", problem)
 
     def _check_argument(self, argument: Argument, task: Name | None) -> None:
         if _tells(self._everywhere, argument):
@@ -292,7 +339,7 @@ def _enveloped(rule: Rule, read: object, name: str) -> bytes:
     if isinstance(read, dict) and name in read:
         # The names of arguments are those of the code; the keys of any other value may be secret themselves.
         whole = rule.everything and name != "args"
-        return msgspec.json.encode({**read, name: HIDDEN if whole else rule.applied(read[name])})
+        return msgspec.json.encode({**read, name: rule.mark if whole else rule.applied(read[name])})
     return msgspec.json.encode(rule.applied(read))
 
 
@@ -317,7 +364,7 @@ def _unread(rule: Rule, stored: bytes) -> bytes:
     try:
         msgspec.json.decode(stored)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.encode(HIDDEN) if rule.everything else stored
+        return msgspec.json.encode(rule.mark) if rule.everything else stored
     except RecursionError:
         pass
     return msgspec.json.encode(HIDDEN)
@@ -328,7 +375,7 @@ def _unique(rule: Rule, unique: UniqueKey | None) -> UniqueKey | None:
     if unique is None:
         return None
     if rule.everything:
-        return replace(unique, key=HIDDEN)
+        return replace(unique, key=rule.mark)
     with suppress(*_UNREADABLE):
         read = msgspec.json.decode(unique.key)
         if isinstance(read, dict):

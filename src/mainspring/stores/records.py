@@ -49,6 +49,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     traceparent: str | None = None
     slot: SlotFacts | None = None
     """Says that the job is that of a schedule's run, which has the same id: the end of one is the end of the other."""
+    redact: tuple[str, ...] | bool = ()
+    """The `redact` of its task when it was enqueued: a dashboard that does not have the task obeys it too."""
 
 
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -49,15 +49,21 @@ LISTED: Final = f"…{BASE}/openapi.json says what can be asked for, and what ea
 
 
 def api(
-    app: Mainspring, *, auth: Auth | None = None, origins: Collection[str] = (), redact: Iterable[str] = ()
+    app: Mainspring,
+    *,
+    auth: Auth | None = None,
+    origins: Collection[str] = (),
+    redact: Iterable[str] = (),
+    show_unknown: bool = False,
 ) -> ASGIApp:
     """Make the JSON API of an app, to be served alone or mounted in another ASGI app.
 
     Without `auth` it answers to this machine only. `origins` are other addresses whose pages may look and ask for
     changes, as `https://admin.example.com`; where it is itself need not be said, unless a proxy changes the header Host.
-    `redact` are names whose values are not shown, beside those that never are.
+    `redact` are names whose values are not shown, beside those that never are. Arguments and results of tasks that `app`
+    does not have are hidden, unless a rule was stored with the job; `show_unknown` shows them.
     """
-    desk = Desk.of("api", app, auth, origins, redact)
+    desk = Desk.of("api", app, auth, origins, Hiding(redact, show_unknown))
     inside = Starlette(
         routes=[*map(desk.route, described(ALL)), *beside(desk)],
         exception_handlers={HTTPException: not_found},
@@ -87,6 +93,13 @@ def described(routes: Sequence[AnyRoute]) -> tuple[AnyRoute, ...]:
 Read: TypeAlias = Callable[[AnyRoute, Request], Awaitable[msgspec.Struct]]
 
 
+class Hiding(NamedTuple):
+    """What a program says about what is not shown."""
+
+    redact: Iterable[str] = ()
+    show_unknown: bool = False
+
+
 class Desk:
     """Where requests are taken in."""
 
@@ -98,9 +111,7 @@ class Desk:
         self._threads: Final = ThreadPoolExecutor(THREADS, thread_name_prefix="mainspring-web")
 
     @classmethod
-    def of(
-        cls, subject: str, app: Mainspring, auth: Auth | None, origins: Collection[str], redact: Iterable[str]
-    ) -> "Desk":
+    def of(cls, subject: str, app: Mainspring, auth: Auth | None, origins: Collection[str], hiding: "Hiding") -> "Desk":
         """Make one of what a program has given, or say what is wrong with that."""
         DeclarationError.unless(
             subject,
@@ -118,7 +129,9 @@ class Desk:
             as_sent = f"{parts.scheme}://{parts.netloc.lower().removesuffix(port or '')}"
             if port is None or not parts.netloc or origin != as_sent:
                 raise DeclarationError(f"origin {origin!r}", "write it as https://admin.example.com")
-        redactor = Redactor(app.registry, redact, forwarding=app.outbox.forwarding)
+        redactor = Redactor(
+            app.registry, hiding.redact, forwarding=app.outbox.forwarding, show_unknown=hiding.show_unknown
+        )
         return cls(app, auth, frozenset(origins), redactor)
 
     def route(self, route: AnyRoute) -> StarletteRoute:

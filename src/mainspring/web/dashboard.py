@@ -21,7 +21,7 @@ from mainspring.app import Mainspring
 from mainspring.client.plain import plain
 from mainspring.errors import DeclarationError, NoOverview
 from mainspring.web import login
-from mainspring.web.application import BASE, BESIDE, Desk, beside, body_of, described, not_found, opened
+from mainspring.web.application import BASE, BESIDE, Desk, Hiding, beside, body_of, described, not_found, opened
 from mainspring.web.assets import static
 from mainspring.web.audit import signed_in
 from mainspring.web.auth import Auth, Identity, TokenFile
@@ -67,15 +67,17 @@ def dashboard(
     auth: Auth | None = None,
     origins: Collection[str] = (),
     redact: Collection[str] = (),
+    show_unknown: bool = False,
     title: str = "Mainspring",
 ) -> "Dashboard":
     """Make the dashboard of an app, with its JSON API.
 
     Without `auth` it answers to this machine only. `origins` are other addresses whose pages may look and ask for
     changes, as `https://admin.example.com`; behind a proxy that changes the header Host, the address that people see is
-    one of them. `redact` names arguments that are not shown, beside those that sound like secrets.
+    one of them. `redact` names arguments that are not shown, beside those that sound like secrets. Arguments and results of
+    tasks that `app` does not have are hidden, unless a rule was stored with the job; `show_unknown` shows them.
     """
-    return Dashboard(Desk.of("dashboard", app, auth, origins, redact), title=title)
+    return Dashboard(Desk.of("dashboard", app, auth, origins, Hiding(redact, show_unknown)), title=title)
 
 
 class Dashboard:

@@ -1,6 +1,6 @@
 """The role `Overview`: the whole of it, for people."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import islice
@@ -42,6 +42,7 @@ class OverviewRole(Guarded):
         after: JobId | None = None,
         budget: timedelta = A_SECOND,
         preview: int | None = None,
+        accept: Callable[[JobView], bool] | None = None,
     ) -> Found:
         del budget  # all of it is read in less
         with self._locked():
@@ -51,7 +52,7 @@ class OverviewRole(Guarded):
         jobs: list[JobView] = []
         looked = 0
         while looked < len(ordered) and len(jobs) < limit:
-            if fits(which, ordered[looked]):
+            if fits(which, ordered[looked]) and (accept is None or accept(ordered[looked])):
                 jobs.append(ordered[looked])
             looked += 1
         last = ordered[looked - 1] if looked else None

@@ -7,7 +7,7 @@ Jobs that wait or run are looked for first: one that finishes meanwhile is come 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -62,6 +62,7 @@ class Looking:
     """The newest that has not been looked at."""
     time: Time
     preview: int | None = None
+    accept: Callable[[JobView], bool] | None = None
     jobs: list[JobView] = field(default_factory=list)
     looked: int = 0
     back_to: datetime | None = None
@@ -71,9 +72,16 @@ class Looking:
 
     @classmethod
     def of(
-        cls, which: Search, limit: int, after: JobId | None, seconds: float, preview: int | None = None
+        cls,
+        which: Search,
+        limit: int,
+        after: JobId | None,
+        seconds: float,
+        *,
+        preview: int | None = None,
+        accept: Callable[[JobView], bool] | None = None,
     ) -> "Looking":
-        return cls(which, limit, NEWEST if after is None else after.int - 1, Time(seconds), preview)
+        return cls(which, limit, NEWEST if after is None else after.int - 1, Time(seconds), preview, accept)
 
     @property
     def at_once(self) -> int:
@@ -107,7 +115,7 @@ class Looking:
             return False
         self.upto = view.job.id.int - 1
         self.back_to = view.enqueued_at
-        if fits(self.which, view):
+        if fits(self.which, view) and (self.accept is None or self.accept(view)):
             self.jobs.append(previewed(view, self.preview))
         return True
 

@@ -77,6 +77,7 @@ def search(
     budget: timedelta,
     *,
     preview: int | None = None,
+    accept: Callable[[JobView], bool] | None = None,
 ) -> Found:
     began = time.monotonic()
     give_up_at = began + budget.total_seconds()
@@ -92,7 +93,8 @@ def search(
             more, in_time = True, False
             break
         numbers = [number for _, number in window if number in span]
-        jobs += islice(_fitting(session, which, wanted, numbers, preview), limit - len(jobs))
+        fitting = _fitting(session, which, wanted, numbers, preview)
+        jobs += islice(filter(accept, fitting) if accept else fitting, limit - len(jobs))
         full = len(jobs) == limit
         seen = [place for place in window if place[0] >= jobs[-1].job.id.bytes] if full else window
         looked += len(seen)

@@ -175,7 +175,9 @@ async def list_(asked: Asked[ListJobs]) -> FoundJobs:
     store = await asked.store()
     which = _search(asked, said, store)
     after = JobId(said.after) if said.after else None
-    found = await search(store, which, limit=said.limit, after=after, preview=PREVIEW_BYTES)
+    found = await search(
+        store, which, limit=said.limit, after=after, preview=PREVIEW_BYTES, accept=asked.redact.accepting(which)
+    )
     return FoundJobs(
         jobs=found.jobs,
         after=found.after,
@@ -298,7 +300,8 @@ async def _meant(asked: Asked[Bulk], store: Store) -> tuple[tuple[JobView | None
         views = await store.get([JobId(one) for one in dict.fromkeys(said.ids or ())], preview=0)
         return views, len(views), None
     after = JobId(said.after) if said.after else None
-    found = await search(store, _search(asked, said.which, store), limit=said.limit, after=after, preview=0)
+    which = _search(asked, said.which, store)
+    found = await search(store, which, limit=said.limit, after=after, preview=0, accept=asked.redact.accepting(which))
     return found.jobs, found.looked, found.after
 
 

@@ -288,6 +288,19 @@ class SearchContract(Contract):
             if preview:
                 assert found.jobs[0] == short
 
+    @obligation("search", 6)
+    @pytest.mark.parametrize("limit", [1, 2, 50])
+    async def test_a_job_that_is_not_accepted_is_left_out_as_if_it_did_not_fit(self, world: World, limit: int) -> None:
+        kept = [await world.enqueue(RESIZE, payload=b'{"args":{"a":1}}') for _ in range(3)]
+        for _ in range(3):
+            await world.enqueue(SEND, payload=b'{"args":{"a":1}}')
+
+        which, other = (Search(argument=Argument(path=("a",), value=value)) for value in (b"1", b"2"))
+        found = await on(world).search(which, limit=limit, accept=lambda view: view.job.task == RESIZE)
+        assert [view.job.id for view in found.jobs] == kept[::-1][:limit]
+        ends = [await on(world).search(one, limit=limit, accept=lambda _: False) for one in (which, other)]
+        assert ends[0] == ends[1]
+
 
 class SearchCostContract(Contract):
     """What `search` and `census` cost with many jobs around. Takes seconds."""
