@@ -1,6 +1,7 @@
 """What is secret by its name, or by its task's word, leaves by no route, and cannot be asked for either."""
 
 import tracemalloc
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from mainspring import Limit, Mainspring, Manual
-from mainspring.client.redact import HIDDEN, HIDDEN_UNKNOWN, NAMES, Redactor, Rule, _content, parts
+from mainspring.client.redact import HIDDEN, HIDDEN_UNKNOWN, NAMES, Redactor, Rule, _beginning, _content, parts
 from mainspring.core.backoff import Backoff
 from mainspring.core.job import JobId, State
 from mainspring.core.names import Name
@@ -64,7 +65,32 @@ def test_a_name_is_hidden_in_whatever_case_and_among_other_words(
 
 @pytest.mark.parametrize(
     "name",
-    ["apikey", "APIKey", "HTTPAuthorization", "passWord", "PASSWORD2", "user.password", "x-api-key", "Kennwort_pwd"],
+    [
+        *(
+            "apikey",
+            "APIKey",
+            "HTTPAuthorization",
+            "passWord",
+            "PASSWORD2",
+            "user.password",
+            "x-api-key",
+            "Kennwort_pwd",
+        ),
+        *("dbpassword", "authtoken", "accesstoken", "clientsecret", "secretkey", "userpwd", "apikeys", "api_keys"),
+        *(
+            "pass",
+            "db_pass",
+            "auth",
+            "bearer",
+            "jwt",
+            "otp",
+            "user_pin2",
+            "sessionid",
+            "session_id",
+            "csrf",
+            "signature",
+        ),
+    ],
 )
 def test_some_that_are_easily_overlooked_are_hidden(name: str) -> None:
     assert RULE.hides(name)
@@ -78,7 +104,13 @@ def test_some_that_are_easily_overlooked_are_hidden(name: str) -> None:
         "tokenizer",
         "secretary",
         "passwordless_",
-        "pass",
+        "pass_count",
+        "compass",
+        "bypass_wait",
+        "session_count",
+        "pin_color",
+        "spinning",
+        "secretion",
         "key",
         "cardinal",
         "cookiecutter",
@@ -133,6 +165,40 @@ def test_nothing_of_a_task_that_hides_everything_is_shown(value: Any, name: str)
 
     del name
     assert leaves(Rule(frozenset(), everything=True).applied(value)) <= {HIDDEN}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("postgresql://app:S3cret@db:5432/jobs", f"postgresql://app:{HIDDEN}@db:5432/jobs"),
+        ("see amqp://:S3@cret@mq and https://x.y:8080/a@b", f"see amqp://:{HIDDEN}@mq and https://x.y:8080/a@b"),
+        ("https://example.com/a:b@c", "https://example.com/a:b@c"),
+        ([["Authorization", "S3cret"], ["Accept", "text/html"]], [["Authorization", HIDDEN], ["Accept", "text/html"]]),
+        ({"name": "Authorization", "value": "S3cret"}, {"name": "Authorization", "value": HIDDEN}),
+        ({"name": "color", "value": "red"}, {"name": "color", "value": "red"}),
+        (["token", None], ["token", None]),
+    ],
+)
+def test_passwords_of_urls_and_values_of_pairs_are_hidden(value: Any, shown: Any) -> None:  # noqa: ANN401 - JSON
+    assert RULE.applied(value) == shown
+
+
+def test_what_was_cut_before_its_name_or_within_a_password_is_hidden() -> None:
+    for payload in (
+        b'{"v":1,"args":{"headers":[{"value":"S3cret","x":"' + b"x" * 50,
+        b'{"v":1,"args":{"url":"postgresql://app:S3cret',
+        b'{"v":1,"args":{"pair":["Authorization","S3cret',
+        b'{"v":1,"args":{"password":"S3cret',
+    ):
+        assert b"S3c" not in _beginning(RULE, payload, "args")
+    assert b"S3c" in _beginning(RULE, b'{"v":1,"args":{"value":"S3cret', "args")
+
+
+def test_a_url_with_a_password_is_not_searched_for() -> None:
+    for value, refused in (("postgresql://a:b@c/d", True), ("postgresql://c/d", False)):
+        search = Search(argument=Argument(path=("url",), value=msgspec.json.encode(value)))
+        with pytest.raises(DeclarationError, match="not shown") if refused else nullcontext():
+            Redactor().check(search)
 
 
 def test_names_that_are_none_are_refused() -> None:

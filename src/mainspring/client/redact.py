@@ -1,8 +1,10 @@
-"""What is kept from being shown: values whose names say that they are secret, and what a task says of its own.
+"""Redaction: values whose names sound secret, and what a task declares with `redact`.
 
-A name is taken apart into words, as `user_password`, `userPassword` and `X-Api-Key` have them, and is hidden if some of
-them in a row are one of the names below. What is hidden is hidden with all that is in it. It goes by names only: a secret
-in the text of an error, in a log line or under a name like `data` is shown.
+A name is split into words, as `user_password`, `userPassword` and `X-Api-Key` have them. It is hidden if some of them in a
+row are one of `NAMES`, if its last word is one of `LAST_WORDS`, or if a single word has one of the fragments of
+`_FRAGMENTS` in it, as `dbpassword` has. What is hidden is hidden with all that is in it. In pairs, `["Authorization", "…"]` or
+`{"name": "Authorization", "value": "…"}`, the first is the name. In values only passwords of URLs are hidden: a secret in
+the text of an error, in a log line or under a name like `data` is shown.
 """
 
 import re
@@ -40,8 +42,11 @@ NAMES: Final = (
     "secrets",
     "token",
     "api_key",
+    "api_keys",
     "access_key",
+    "access_keys",
     "private_key",
+    "private_keys",
     "authorization",
     "cookie",
     "cookies",
@@ -51,8 +56,28 @@ NAMES: Final = (
     "cvv",
     "cvc",
     "ssn",
+    "jwt",
+    "bearer",
+    "csrf",
+    "xsrf",
+    "session_id",
 )
 """Hidden wherever they are. Not "tokens": that is a number to many."""
+LAST_WORDS: Final = frozenset({"auth", "dsn", "otp", "pass", "pin", "session", "signature"})
+"""Hidden at the end of a name: `user_pin` and `db_pass`, and not `pin_color` or `session_count`."""
+_FRAGMENTS: Final = re.compile(
+    "passw(?!ordless)|passphrase|passcode|secret(?!ar[iy]|ion|ed?$|ing|ive|ly)|credential|cardnumber|sessionid|pwd$"
+    "|(?:api|access|private|signing)key|(?:access|api|auth|bearer|client|csrf|id|refresh|session|user|xsrf)token"
+)
+"""Hidden within a word, where names run together: `dbpassword`, `clientsecret`, and not `secretary` or `passwordless`."""
+_MOST_WORDS: Final = 40
+"""Values under a name of more words are hidden."""
+_NAMING: Final = ("name", "key", "header", "field")
+_NAMED: Final = ("value", "values")
+"""Keys of objects that are a name and its value."""
+_URL_PASSWORD: Final = re.compile(r"(://[^\s:/?#@]*:)[^\s/?#]+@")
+_CUT_PASSWORD: Final = re.compile(r'(://[^\s":/?#@]*:)[^\s"/?#@]*("[\]}]*)$')
+"""The same at the end of a text that was cut within it."""
 ANSWER_BYTES: Final = 2_000_000
 """Bytes of payloads, results and saved values that one answer shows; of what is beyond, a preview."""
 _LONGEST: Final = 4
@@ -82,17 +107,26 @@ class Budget:
 
 
 def parts(name: str) -> frozenset[str]:
-    """Name all that is said by some words of a name in a row: "myApiKey" has "my", "api", "key", "apikey" and so on."""
-    return _remembered(name) if len(name) <= _REMEMBERED else _parts(name[:_LONGEST_NAME])
+    """Join the words of a name, up to four in a row: "myApiKey" has "my", "api", "key", "apikey" and so on."""
+    return _looked_at(name)[0]
 
 
-def _parts(name: str) -> frozenset[str]:
+def _looked_at(name: str) -> tuple[frozenset[str], bool]:
+    """Return the parts of a name, and whether it sounds secret by itself."""
+    return _cached(name) if len(name) <= _REMEMBERED else _look_at(name[:_LONGEST_NAME])
+
+
+def _look_at(name: str) -> tuple[frozenset[str], bool]:
     words = [word.casefold() for word in _WORD.findall(name)]
+    if len(words) > _MOST_WORDS:
+        return frozenset(), True
     ends = range(1, _LONGEST + 1)
-    return frozenset("".join(words[at : at + end]) for at in range(len(words)) for end in ends)
+    joined = frozenset("".join(words[at : at + end]) for at in range(len(words)) for end in ends)
+    last = next((word for word in reversed(words) if not word.isdigit()), "")
+    return joined, last in LAST_WORDS or any(map(_FRAGMENTS.search, words))
 
 
-_remembered: Final = lru_cache(maxsize=4096)(_parts)
+_cached: Final = lru_cache(maxsize=4096)(_look_at)
 
 
 def _joined(names: Iterable[str]) -> frozenset[str]:
@@ -112,17 +146,31 @@ class Rule(NamedTuple):
     """What is shown instead."""
 
     def hides(self, name: str) -> bool:
-        return self.everything or len(name) > _LONGEST_NAME or not self.names.isdisjoint(parts(name))
+        if self.everything or len(name) > _LONGEST_NAME:
+            return True
+        joined, sounds_secret = _looked_at(name)
+        return sounds_secret or not self.names.isdisjoint(joined)
 
     def applied(self, value: Any) -> Any:  # noqa: ANN401 - what JSON holds
         """Return a value with what is hidden in it put out of sight."""
         match value:
             case dict():
-                return {key: self.mark if self.hides(key) else self.applied(one) for key, one in value.items()}
+                hidden = _NAMED if any(self._is_hidden_name(value.get(key)) for key in _NAMING) else ()
+                return {
+                    key: self.mark if key in hidden or self.hides(key) else self.applied(one)
+                    for key, one in value.items()
+                }
+            case [first, second] if self._is_hidden_name(first):
+                return [first, second if second is None else self.mark]
             case list():
                 return [self.applied(one) for one in value]
+            case str() if not self.everything and "://" in value:
+                return _URL_PASSWORD.sub(rf"\1{HIDDEN}@", value)
             case _:
                 return self.mark if self.everything else value
+
+    def _is_hidden_name(self, value: object) -> bool:
+        return isinstance(value, str) and not self.everything and self.hides(value)
 
 
 class Redactor:
@@ -315,7 +363,10 @@ def _tells(rule: Rule, argument: Argument) -> bool:
     """Say whether an answer would tell something of what is hidden."""
     if any(rule.hides(step) for step in argument.path):
         return True
-    return argument.value is not None and _stored(rule, argument.value) != _stored(Rule(frozenset()), argument.value)
+    if argument.value is None:
+        return False
+    read = msgspec.json.decode(argument.value)
+    return bool(rule.applied(read) != read)
 
 
 def _error_within(budget: Budget, error: AttemptError) -> AttemptError:
@@ -346,10 +397,26 @@ def _enveloped(rule: Rule, read: object, name: str) -> bytes:
 def _beginning(rule: Rule, stored: bytes, name: str) -> bytes:
     """Hide in the beginning of an envelope; what is none is not shown at all."""
     found = completed(stored)
+    if found is None:
+        return msgspec.json.encode({})
+    text = _CUT_PASSWORD.sub(rf"\1{HIDDEN}\2", found.text) if found.open else found.text
     try:
-        return _enveloped(rule, {} if found is None else msgspec.json.decode(found.text), name)
+        read = msgspec.json.decode(text)
+        _hide_unnamed(read, found.open)
+        return _enveloped(rule, read, name)
     except _UNREADABLE:
         return msgspec.json.encode({})
+
+
+def _hide_unnamed(read: Any, depth: int) -> None:  # noqa: ANN401 - what JSON holds
+    """Hide values in objects that were cut before their names may have come. The first two are the envelope and arguments."""
+    for level in range(depth):
+        if isinstance(read, dict) and level > 1 and not any(key in read for key in _NAMING):
+            read.update({key: HIDDEN for key in _NAMED if key in read})
+        values = list(read.values()) if isinstance(read, dict) else read
+        if not isinstance(values, list) or not values:
+            return
+        read = values[-1]
 
 
 def _stored(rule: Rule, stored: bytes) -> bytes:
