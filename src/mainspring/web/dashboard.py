@@ -159,7 +159,7 @@ class Dashboard:
             "routes": self._routes,
             "known": {one.path for one in ALL},
             "query": answered(query),
-            "with_query": lambda **changes: answered(query, **changes),
+            "with_query": lambda changes: answered(query, changes),
             "now": self._desk.app.clock.now(),
             "up": "../" * depth,
         }
@@ -272,7 +272,8 @@ class Dashboard:
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
         if path.startswith(f"{BASE}/"):
             return await not_found(connection, error)
-        if path.strip("/") in {page.path for page in ALL} and path.endswith("/"):
+        is_page = path.strip("/") and path.strip("/") in {page.path for page in ALL}
+        if is_page and path.endswith("/") and request.method in {"GET", "HEAD"}:
             return RedirectResponse(f"../{path.strip('/')}", 307)
         message = "There is no such page." if error.status_code == 404 else str(error.detail)
         what = Error(code="not_found", message=message)
