@@ -28,11 +28,11 @@ class Watched(MemoryStore):
         self.mute = mute
         self.trouble: Exception | None = None
 
-    async def get(self, ids: Sequence[JobId]) -> tuple[JobView | None, ...]:
+    async def get(self, ids: Sequence[JobId], *, preview: int | None = None) -> tuple[JobView | None, ...]:
         self.looks.append(len(ids))
         if self.trouble:
             raise self.trouble
-        return await super().get(ids)
+        return await super().get(ids, preview=preview)
 
     def watch(self, ring: Callable[[], None]) -> Callable[[], None]:
         self.watchers += 1

@@ -34,6 +34,15 @@ async def entries(app: Mainspring) -> list[NewEntry]:
     return [one.entry for one in (await store.audit(EntryFilter(), limit=1000)).entries][::-1]
 
 
+async def test_a_dry_run_that_hands_a_query_to_the_program_leaves_a_line(app: Mainspring, photos: Photos) -> None:
+    said = {"driving_query": "INSERT … RETURNING id", "mutation": "SELECT 1", "dry_run": True}
+    async with app, client(api(app, auth=partial(known, ANNA))) as found:
+        assert (await found.post(f"{BASE}/control/iterate", json=said)).json()["rows"] == 25
+        assert photos.said == [("INSERT … RETURNING id", {})]
+        (line,) = await entries(app)
+        assert (line.who, line.action, line.count, line.outcome) == ("anna", "control.iterate", 25, "dry_run")
+
+
 @in_world
 async def test_who_did_what_to_how_many_is_kept(world: World, ask: Asks) -> None:
     if not isinstance(world.app.store, Overview):

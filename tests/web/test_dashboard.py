@@ -664,6 +664,22 @@ async def test_a_page_with_a_slash_too_many_leads_to_the_page(app: Mainspring) -
     assert (answer.status_code, answer.headers["location"]) == (307, "../jobs")
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
+async def test_nothing_but_a_look_is_redirected(app: Mainspring, method: str) -> None:
+    async with app, client(mounted(dashboard(app))) as found:
+        for path in ("/admin/", "/admin/jobs/", "/admin/jobs"):
+            answer = await found.request(method, path, content=b"x", follow_redirects=False)
+            assert answer.status_code in {404, 405}, path
+
+
+@pytest.mark.parametrize("word", ["_Context__self", "_Context__obj", "part", "path", "words", "self", "query"])
+async def test_any_word_of_an_address_is_only_a_word(app: Mainspring, word: str) -> None:
+    async with browse(app) as found:
+        for path in ("/jobs", "/", "/queues", "/audit", "/schedules"):
+            answer = await found.get(path, params={f"{word}": "" if word == "part" else "1", "after_": "2"})
+            assert answer.status_code == 200, answer.text
+
+
 async def test_mounted_it_opens_the_store_by_itself(app: Mainspring) -> None:
     async with client(mounted(dashboard(app))) as found:  # no lifespan is run
         assert (await found.get("/admin/jobs")).status_code == 200

@@ -1,17 +1,20 @@
 """What is secret by its name, or by its task's word, leaves by no route, and cannot be asked for either."""
 
 import tracemalloc
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from starlette.types import ASGIApp
 
-from mainspring import Limit, Mainspring
-from mainspring.client.redact import HIDDEN, NAMES, Redactor, Rule, _content, parts
+from mainspring import Limit, Mainspring, Manual
+from mainspring.client.redact import HIDDEN, HIDDEN_UNKNOWN, NAMES, Redactor, Rule, _beginning, _content, parts
 from mainspring.core.backoff import Backoff
 from mainspring.core.job import JobId, State
 from mainspring.core.names import Name
@@ -62,7 +65,32 @@ def test_a_name_is_hidden_in_whatever_case_and_among_other_words(
 
 @pytest.mark.parametrize(
     "name",
-    ["apikey", "APIKey", "HTTPAuthorization", "passWord", "PASSWORD2", "user.password", "x-api-key", "Kennwort_pwd"],
+    [
+        *(
+            "apikey",
+            "APIKey",
+            "HTTPAuthorization",
+            "passWord",
+            "PASSWORD2",
+            "user.password",
+            "x-api-key",
+            "Kennwort_pwd",
+        ),
+        *("dbpassword", "authtoken", "accesstoken", "clientsecret", "secretkey", "userpwd", "apikeys", "api_keys"),
+        *(
+            "pass",
+            "db_pass",
+            "auth",
+            "bearer",
+            "jwt",
+            "otp",
+            "user_pin2",
+            "sessionid",
+            "session_id",
+            "csrf",
+            "signature",
+        ),
+    ],
 )
 def test_some_that_are_easily_overlooked_are_hidden(name: str) -> None:
     assert RULE.hides(name)
@@ -76,7 +104,13 @@ def test_some_that_are_easily_overlooked_are_hidden(name: str) -> None:
         "tokenizer",
         "secretary",
         "passwordless_",
-        "pass",
+        "pass_count",
+        "compass",
+        "bypass_wait",
+        "session_count",
+        "pin_color",
+        "spinning",
+        "secretion",
         "key",
         "cardinal",
         "cookiecutter",
@@ -131,6 +165,40 @@ def test_nothing_of_a_task_that_hides_everything_is_shown(value: Any, name: str)
 
     del name
     assert leaves(Rule(frozenset(), everything=True).applied(value)) <= {HIDDEN}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("postgresql://app:S3cret@db:5432/jobs", f"postgresql://app:{HIDDEN}@db:5432/jobs"),
+        ("see amqp://:S3@cret@mq and https://x.y:8080/a@b", f"see amqp://:{HIDDEN}@mq and https://x.y:8080/a@b"),
+        ("https://example.com/a:b@c", "https://example.com/a:b@c"),
+        ([["Authorization", "S3cret"], ["Accept", "text/html"]], [["Authorization", HIDDEN], ["Accept", "text/html"]]),
+        ({"name": "Authorization", "value": "S3cret"}, {"name": "Authorization", "value": HIDDEN}),
+        ({"name": "color", "value": "red"}, {"name": "color", "value": "red"}),
+        (["token", None], ["token", None]),
+    ],
+)
+def test_passwords_of_urls_and_values_of_pairs_are_hidden(value: Any, shown: Any) -> None:  # noqa: ANN401 - JSON
+    assert RULE.applied(value) == shown
+
+
+def test_what_was_cut_before_its_name_or_within_a_password_is_hidden() -> None:
+    for payload in (
+        b'{"v":1,"args":{"headers":[{"value":"S3cret","x":"' + b"x" * 50,
+        b'{"v":1,"args":{"url":"postgresql://app:S3cret',
+        b'{"v":1,"args":{"pair":["Authorization","S3cret',
+        b'{"v":1,"args":{"password":"S3cret',
+    ):
+        assert b"S3c" not in _beginning(RULE, payload, "args")
+    assert b"S3c" in _beginning(RULE, b'{"v":1,"args":{"value":"S3cret', "args")
+
+
+def test_a_url_with_a_password_is_not_searched_for() -> None:
+    for value, refused in (("postgresql://a:b@c/d", True), ("postgresql://c/d", False)):
+        search = Search(argument=Argument(path=("url",), value=msgspec.json.encode(value)))
+        with pytest.raises(DeclarationError, match="not shown") if refused else nullcontext():
+            Redactor().check(search)
 
 
 def test_names_that_are_none_are_refused() -> None:
@@ -323,12 +391,101 @@ def test_a_task_says_what_is_hidden_of_it() -> None:
     redactor = Redactor(app.registry)
     assert redactor.rule(Name("", "pay")).hides("the_iban")
     assert redactor.rule(Name("", "old")).hides("iban")
-    assert not redactor.rule(Name("", "other")).hides("iban")
+    assert redactor.rule(Name("", "other")).everything
     redactor.check(Search(key="anna", task=Name("", "pay")))
     redactor.check(Search(argument=Argument(path=("user",), value=b'"anna"')))
     with pytest.raises(DeclarationError, match="say of which task: pay"):
         redactor.check(Search(argument=Argument(path=("iban",))))
     assert pay.definition.redact == ("iban",)
+
+
+# Where the program of the dashboard does not have the task.
+
+
+def other_program(world: World, **options: Any) -> ASGIApp:  # noqa: ANN401 - of `dashboard`
+    """Make the dashboard of another program on the same store."""
+    other = Mainspring(world.app.store, clock=world.app.clock)
+    return dashboard(other, auth=lambda _: ADMIN, **options)
+
+
+@in_world
+async def test_the_rule_of_a_task_is_stored_with_its_jobs_and_holds_where_the_task_is_not_known(world: World) -> None:
+    async with client(other_program(world)) as found:
+        shown = (await found.get(f"{BASE}/jobs/show", params={"id": world.hidden})).json()["job"]
+        args = shown["payload"]["args"]
+        assert (args["user"], args["iban"], args["password"]) == ("anna", HIDDEN, HIDDEN)
+        assert shown["key"] == HIDDEN  # nobody can tell here what it is made of
+        (quiet,) = (await found.get(f"{BASE}/jobs/list", params={"task": "quiet"})).json()["jobs"]
+        assert quiet["payload"]["args"] == {"words": HIDDEN}
+        schedule = (await found.get(f"{BASE}/schedules/show", params={"name": "often"})).text
+        assert "geheim" not in schedule
+
+
+@in_world
+async def test_of_a_task_that_is_not_known_nothing_is_shown_unless_a_rule_is_stored_or_it_is_asked_for(
+    world: World,
+) -> None:
+    done = {"id": world.jobs[State.SUCCEEDED]}
+    for show, args, result in (
+        (False, {"a": HIDDEN_UNKNOWN, "b": HIDDEN_UNKNOWN}, HIDDEN_UNKNOWN),
+        (True, {"a": 1, "b": 2}, {"sum": 3}),
+    ):
+        async with client(other_program(world, show_unknown=show)) as found:
+            shown = (await found.get(f"{BASE}/jobs/show", params=done)).json()["job"]
+            assert (shown["payload"]["args"], shown["result"]["value"]) == (args, result)
+            page = (await found.get("/job", params=done)).text
+            assert ("the task is not known here" in page) is not show
+
+
+@in_world
+async def test_what_a_job_of_an_unknown_task_hides_is_not_found_by_asking(world: World) -> None:
+    async def jobs(found: httpx.AsyncClient, **query: str) -> list[str]:
+        response = await found.get(f"{BASE}/jobs/list", params=query)
+        assert response.status_code == 200, response.text
+        assert response.json()["after"] is None
+        return [job["id"] for job in response.json()["jobs"]]
+
+    async with client(other_program(world)) as found:
+        for query in (
+            {"argument": 'iban="DE1"'},
+            {"argument": 'words="nobody hears"'},
+            {"argument": "a=1"},
+            {"key": "DE1"},
+        ):
+            assert await jobs(found, **query) == []
+            refused = await found.get(f"{BASE}/jobs/list", params={**query, "task": "login"})
+            assert refused.status_code == 422
+        assert await jobs(found, argument='user="anna"') == [world.hidden]  # its stored rule shows that
+    async with client(other_program(world, show_unknown=True)) as found:
+        assert await jobs(found, argument='iban="DE1"') == []
+        assert world.jobs[State.SUCCEEDED] in await jobs(found, argument="a=1", task="add")
+
+
+def test_of_the_stored_rule_and_that_of_the_task_both_hold() -> None:
+    app = Mainspring("memory://")
+
+    @app.task(name="pay", redact="iban")
+    async def pay(iban: str, user: str) -> None: ...
+
+    redactor = Redactor(app.registry)
+    both = redactor.rule(Name("", "pay"), ("user",))
+    assert both.hides("iban")
+    assert both.hides("user")
+    assert redactor.rule(Name("", "pay"), stored=True).everything
+
+
+async def test_a_clone_and_the_job_of_a_schedule_have_the_rule_too(virtual_time: VirtualTime) -> None:
+    app = declare(Mainspring(MemoryStore(clock=virtual_time.clock), clock=virtual_time.clock)).app
+    async with app, client(api(app, auth=lambda _: ADMIN)) as found:
+        first = await app.enqueue("login", "anna", iban="DE1")
+        cloned = await found.post(f"{BASE}/jobs/clone", json={"id": str(first.id)})
+        await app.schedules.add("pays", Manual(), app.find("login").call("otto", iban="DE2"))
+        ran = await found.post(f"{BASE}/schedules/run", json={"name": "pays"})
+        for response in (cloned, ran):
+            assert response.status_code == 200, response.text
+            (view,) = await app.store.get([JobId(UUID(response.json()["id"]))])
+            assert view is not None
+            assert view.facts.redact == ("iban",)
 
 
 def test_names_are_taken_apart_once_and_no_longer_than_they_need() -> None:
@@ -341,7 +498,7 @@ def test_long_keys_of_what_strangers_sent_are_not_remembered() -> None:
     tracemalloc.start()
     try:
         for begin in range(0, 4000, 16):
-            assert parts("_".join([*words[begin : begin + 200], "password"])) >= {"password"}
+            assert RULE.hides("_".join([*words[begin : begin + 200], "password"]))
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

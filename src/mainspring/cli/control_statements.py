@@ -19,6 +19,7 @@ from mainspring.cli.echo import echo
 from mainspring.cli.enqueue import json_object
 from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, named_app
+from mainspring.client.audit import DONE, DRY_RUN
 from mainspring.client.plain import shown
 from mainspring.client.statements import BATCH, Iterated
 from mainspring.client.words import count
@@ -98,16 +99,20 @@ def iterate(
         )
 
     async def work() -> tuple[Iterated, Code]:
-        async with acting(app, "control.iterate", dry_run=dry_run) as deed:
+        async with acting(app, "control.iterate") as deed:
             counted: Iterated | None = None
             if dry_run or not yes:
                 counted = await once(Progress("counted"), dry=True)
+                deed.outcome = (
+                    DRY_RUN  # the program was given the query: that leaves a line, whatever is answered below
+                )
             if dry_run and counted is not None:
                 return counted, Code.DONE
             if counted is not None and counted.rows:
                 many = f"{count(counted.rows, 'row')} in {count(counted.batches, 'batch', 'batches')}"
                 if not deed.confirmed(f"Write {many}?"):
                     return Iterated(stopped=True), Code.FAILED
+            deed.outcome = DONE
             done = await once(Progress("written", counted.rows if counted else None), dry=False)
             deed.did(done.rows)
             return done, Code.FAILED if done.failed else Code.DONE

@@ -49,6 +49,7 @@ MAX_REQUESTS: Final = 500
     multiple=True,
     help="Where people see it, as https://admin.example.com, if a proxy changes the header Host.",
 )
+@click.option("--show-unknown", is_flag=True, help="Show arguments and results of tasks that the app does not have.")
 @click.option("--title", default="Mainspring", show_default=True, help="What the pages are called.")
 @click.option("--open", "opens", is_flag=True, help="Show it in a browser.")
 def dashboard(
@@ -59,6 +60,7 @@ def dashboard(
     password_env: str | None,
     token_file: Path | None,
     origins: tuple[str, ...],
+    show_unknown: bool,
     title: str,
     opens: bool,
 ) -> None:
@@ -85,7 +87,8 @@ def dashboard(
         advice = "give --password-env NAME or --token-file FILE, or serve on 127.0.0.1"
         raise click.UsageError(f"{problem}: {advice}") from error
     drawn = StartupToken() if auth is None else None
-    board = make(load_app(target, debug=wants_debug()), auth=auth or drawn, origins=origins, title=title)
+    app = load_app(target, debug=wants_debug())
+    board = make(app, auth=auth or drawn, origins=origins, show_unknown=show_unknown, title=title)
     listening = listen(host, port)
     address = url(host, listening.getsockname()[1]) + (f"login?token={drawn.token}" if drawn else "")
     echo(f"{title} is at {address} (Ctrl-C ends it)")

@@ -16,12 +16,13 @@ from mainspring.client.health.finding import Finding
 from mainspring.client.look import ErrorLook, Look, QueueLook
 from mainspring.client.measuring import last_minute
 from mainspring.client.overview import NodeLook
+from mainspring.client.searching import search
 from mainspring.core.job import JobId, NodeId, State
 from mainspring.core.machine import Event
 from mainspring.core.tally import MINUTE, Counted, Line, added, percentile, start_of
-from mainspring.stores.overview import Overview
+from mainspring.stores.overview import Overview, Search
 from mainspring.stores.port import Store
-from mainspring.stores.records import JobFilter, JobView
+from mainspring.stores.records import JobView
 
 LATELY: Final = 10
 """Minutes of which errors are told."""
@@ -124,8 +125,8 @@ async def gather(app: Mainspring) -> Frame:
     store = app.store
     look = await app.overview.look(minutes=LATELY)
     minute = await _minute(store, look.at)
-    running = await store.list_jobs(JobFilter(states=(State.RUNNING,)), limit=MOST_JOBS)
-    failed = await store.list_jobs(JobFilter(states=(State.FAILED,)), limit=MOST_ERRORS)
+    running = await search(store, Search(states=(State.RUNNING,)), limit=MOST_JOBS, preview=0)
+    failed = await search(store, Search(states=(State.FAILED,)), limit=MOST_ERRORS, preview=0)
     return Frame(
         now=look.at,
         nodes=tuple(_node(one) for one in await app.overview.nodes()),

@@ -25,6 +25,8 @@ LONGEST: Final = 500
 NAMED: Final = 5
 """So many ids are named."""
 DONE: Final = "done"
+DRY_RUN: Final = "dry_run"
+"""The outcome of an action that only counted, and handed a statement to the program for that."""
 FROM_A_SHELL: Final = "cli:"
 """What the name of somebody begins with who uses the command line, and nobody else's."""
 PATIENCE: Final = 2.0

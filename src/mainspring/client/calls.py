@@ -101,7 +101,7 @@ class Pattern:
             retention=options.retention or definition.retention,
             timeout=options.timeout,  # the task's own stays with the task, where the next version can change it
             key=options.key,
-            facts=_facts(options, None, None),
+            facts=_facts(definition, options, None, None),
             is_new=options.id is None,
         )
         self._is_plain: Final = (
@@ -122,7 +122,7 @@ class Pattern:
             expires=_expires(self._expires, options.run_at, now),
             key=options.key or self._limit_key(payload),
             unique=self._unique_key(payload),
-            facts=_facts(options, call, traceparent),
+            facts=_facts(self._definition, options, call, traceparent),
         )
 
     def _limit_key(self, payload: bytes) -> str | None:
@@ -158,15 +158,17 @@ def _unique_rule(definition: Definition, asked: Unique | str | bool | None) -> U
             return definition.unique or Unique()
 
 
-def _facts(options: Options, call: CallFacts | None, traceparent: str | None) -> Facts:
+def _facts(definition: Definition, options: Options, call: CallFacts | None, traceparent: str | None) -> Facts:
     """What the job is told of where it comes from: a job that a handler enqueues is a child of the handler's."""
-    if call is None and not (options.tags or options.owner or options.traceparent or traceparent):
+    given = options.tags or options.owner or options.traceparent or traceparent or definition.redact
+    if call is None and not given:
         return _NOTHING
     return Facts(
         tags=options.tags,
         parent=call.job if call else None,
         owner=options.owner,
         traceparent=options.traceparent or traceparent or (call.traceparent if call else None),
+        redact=definition.redact,
     )
 
 

@@ -35,7 +35,7 @@ async def clone(store: Store, registry: Registry, job: JobId) -> Enqueued:
         timeout=view.timeout,
         key=view.key,
         unique=view.unique,
-        facts=Facts(tags=view.facts.tags, parent=old.id, owner=view.facts.owner),
+        facts=Facts(tags=view.facts.tags, parent=old.id, owner=view.facts.owner, redact=view.facts.redact),
         is_new=True,
     )
     (answer,) = await store.enqueue([new])

@@ -113,6 +113,7 @@ def _template(new: NewJob) -> Template:
         key=new.key,
         unique=_unique(new.unique),
         tags=new.facts.tags,
+        redact=new.facts.redact,
     )
 
 

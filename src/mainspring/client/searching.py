@@ -3,7 +3,7 @@
 A store that does not play the role can still list jobs by what all stores know.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeAlias, TypedDict
 from uuid import UUID
@@ -18,7 +18,8 @@ from mainspring.duration import Duration, duration
 from mainspring.errors import BadDuration, DeclarationError, NoOverview
 from mainspring.stores.overview import Argument, Found, Overview, Search
 from mainspring.stores.port import Store
-from mainspring.stores.records import JobFilter
+from mainspring.stores.records import JobFilter, JobView
+from mainspring.stores.searching import previewed
 
 EARLIEST: Final = 1970
 
@@ -53,17 +54,26 @@ def overview_of(store: Store, what: str) -> Overview:
     raise NoOverview(type(store).__name__, what)
 
 
-async def search(store: Store, which: Search, *, limit: int = 50, after: JobId | None = None) -> Found:
+async def search(
+    store: Store,
+    which: Search,
+    *,
+    limit: int = 50,
+    after: JobId | None = None,
+    preview: int | None = None,
+    accept: Callable[[JobView], bool] | None = None,
+) -> Found:
     """Look for jobs, the newest first; raises `NoOverview` where the store cannot tell."""
     if isinstance(store, Overview):
-        return await store.search(which, limit=limit, after=after)
+        return await store.search(which, limit=limit, after=after, preview=preview, accept=accept)
     given = {name for name in which.__struct_fields__ if getattr(which, name) not in {None, ()}}
     if more := sorted(given - set(JobFilter.__struct_fields__)):
         raise NoOverview(type(store).__name__, f"search by {' and '.join(more)}")
     plain = JobFilter(**{name: getattr(which, name) for name in JobFilter.__struct_fields__})
     page = await store.list_jobs(plain, limit=limit, after=after)
     back_to = page.jobs[-1].enqueued_at if page.jobs else None
-    return Found(jobs=page.jobs, after=page.after, looked=len(page.jobs), back_to=back_to, in_time=page.in_time)
+    jobs = tuple(previewed(view, preview) for view in page.jobs)
+    return Found(jobs=jobs, after=page.after, looked=len(jobs), back_to=back_to, in_time=page.in_time)
 
 
 def read_states(text: str) -> tuple[State, ...]:

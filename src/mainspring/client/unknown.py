@@ -43,4 +43,4 @@ async def _counted(store: Store) -> tuple[Count, ...]:
 
 
 async def _has(store: Store, which: Search) -> bool:
-    return bool((await search(store, which, limit=1)).jobs)
+    return bool((await search(store, which, limit=1, preview=0)).jobs)

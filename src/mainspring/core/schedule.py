@@ -44,6 +44,8 @@ class Template(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     key: str | None = None
     unique: UniqueKey | None = None
     tags: tuple[str, ...] = ()
+    redact: tuple[str, ...] | bool = ()
+    """The `redact` of the task when the schedule was declared."""
 
 
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -47,7 +47,7 @@ def _job(schedule: Schedule, run: Run, asked: timedelta | None) -> NewJob:
         timeout=template.timeout,
         key=template.key,
         unique=template.unique,
-        facts=Facts(tags=template.tags, slot=_facts(run)),
+        facts=Facts(tags=template.tags, slot=_facts(run), redact=template.redact),
         is_new=asked is None,  # else its id is derived, and may have been used
     )
 

@@ -5,7 +5,7 @@ rests on it: what is counted is for people. Nothing here waits for a writer, and
 is told to.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Protocol, runtime_checkable
 
@@ -160,7 +160,14 @@ class Overview(Protocol):
     """A store as a whole."""
 
     async def search(
-        self, which: Search, *, limit: int = 50, after: JobId | None = None, budget: timedelta = A_SECOND
+        self,
+        which: Search,
+        *,
+        limit: int = 50,
+        after: JobId | None = None,
+        budget: timedelta = A_SECOND,
+        preview: int | None = None,
+        accept: Callable[[JobView], bool] | None = None,
     ) -> Found:
         """Look for jobs, by id, the newest first; `after` is the `after` of an earlier answer.
 
@@ -169,6 +176,9 @@ class Overview(Protocol):
         3. By queue, task or key, and by a state that is neither ready nor succeeded, its cost grows with what it
            returns, however rare they are.
         4. An answer brings no more than `limit` jobs; one whose time was up may bring none, and an `after`.
+        5. With a `preview` it brings jobs as `Inspector.get` does with one.
+        6. With `accept`, a job for which that returns False is left out, and nothing in the answer depends on whether it
+           fits. It is called in any thread, and must not block.
         """
         ...
 

@@ -356,8 +356,12 @@ class Operator(Protocol):
 class Inspector(Protocol):
     """What can be seen. Never waits for a writer."""
 
-    async def get(self, ids: Sequence[JobId]) -> tuple[JobView | None, ...]:
-        """Read jobs; None for each that is not there."""
+    async def get(self, ids: Sequence[JobId], *, preview: int | None = None) -> tuple[JobView | None, ...]:
+        """Read jobs; None for each that is not there.
+
+        1. With a `preview`, no more than so many bytes of each payload are read, and no saved value and no result;
+           `JobView.cut` has the sizes of what is missing.
+        """
         ...
 
     async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:

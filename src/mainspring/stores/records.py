@@ -51,6 +51,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     traceparent: str | None = None
     slot: SlotFacts | None = None
     """Says that the job is that of a schedule's run, which has the same id: the end of one is the end of the other."""
+    redact: tuple[str, ...] | bool = ()
+    """The `redact` of its task when it was enqueued: a dashboard that does not have the task obeys it too."""
 
 
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
@@ -431,6 +433,25 @@ class AttemptView(Struct, frozen=True, kw_only=True):
     """Why it snoozed or was deferred."""
 
 
+class Cut(Struct, frozen=True, kw_only=True):
+    """Sizes, in bytes, of values of a `JobView` that were shortened or left out; 0: the value is complete, or there is none."""
+
+    payload: int = 0
+    saved: int = 0
+    result: int = 0
+
+
+def cut_of(preview: int | None, payload: int, saved: int | None, result: int | None) -> Cut | None:
+    """Compare the sizes of a job's values with a preview; None: nothing is missing from it."""
+    if preview is None:
+        return None
+    found = Cut(payload=payload if payload > preview else 0, saved=saved or 0, result=result or 0)
+    return None if found == _COMPLETE else found
+
+
+_COMPLETE: Final = Cut()
+
+
 class JobView(Struct, frozen=True, kw_only=True):
     """A job with everything that is kept of it, but for its attempts and log lines."""
 
@@ -452,6 +473,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     result: bytes | None = None
     error: AttemptError | None = None
     """Of the last attempt that had one."""
+    cut: Cut | None = None
+    """What a preview does not have: `payload` is the first bytes of it, `saved` and `result` are None."""
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from mainspring.core.outcome import AttemptError
 from mainspring.stores.overview import Argument, Search
-from mainspring.stores.records import JobFilter, JobView
+from mainspring.stores.records import Cut, JobFilter, JobView, cut_of
 
 _decode = msgspec.json.decode
 
@@ -18,6 +19,18 @@ REMEMBERED: Final = 16
 """Arguments that are looked for again and again, by pages that keep themselves up to date."""
 DEEPEST: Final = 10
 """Steps of a path for which types are made. Nobody takes more, but for those who want to see what becomes of a thousand."""
+
+
+def previewed(view: JobView, preview: int | None) -> JobView:
+    """Shorten a job to a preview: the first bytes of its payload, and neither saved values nor its result."""
+    known = view.cut or Cut()
+    cut = cut_of(
+        preview,
+        known.payload or len(view.payload),
+        known.saved or len(view.saved or b""),
+        known.result or len(view.result or b""),
+    )
+    return view if cut is None else replace(view, payload=view.payload[:preview], saved=None, result=None, cut=cut)
 
 
 def is_listed(which: JobFilter, view: JobView) -> bool:

@@ -3,9 +3,10 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,6 +34,8 @@ from mainspring.web.prefix import Prefixed
 from mainspring.web.problems import Answer, Error, Problem, short, told
 from mainspring.web.routes import AnyRoute, Asked, Nothing, Route
 
+T = TypeVar("T")
+
 BASE: Final = "/api/v1"
 BESIDE: Final = ("metrics", "healthz", "readyz")
 """Paths that are not below that."""
@@ -40,19 +43,27 @@ MOST: Final = 1_000_000
 """Bytes of a body."""
 LOCAL: Final = Identity("local", frozenset(Permission))
 """Whoever asks from this machine, where there is no auth."""
+THREADS: Final = 2
+"""Threads that hide, encode and render. Two: they share the processor time of Python with the event loop."""
 LISTED: Final = f"…{BASE}/openapi.json says what can be asked for, and what each field takes"
 
 
 def api(
-    app: Mainspring, *, auth: Auth | None = None, origins: Collection[str] = (), redact: Iterable[str] = ()
+    app: Mainspring,
+    *,
+    auth: Auth | None = None,
+    origins: Collection[str] = (),
+    redact: Iterable[str] = (),
+    show_unknown: bool = False,
 ) -> ASGIApp:
     """Make the JSON API of an app, to be served alone or mounted in another ASGI app.
 
     Without `auth` it answers to this machine only. `origins` are other addresses whose pages may look and ask for
     changes, as `https://admin.example.com`; where it is itself need not be said, unless a proxy changes the header Host.
-    `redact` are names whose values are not shown, beside those that never are.
+    `redact` are names whose values are not shown, beside those that never are. Arguments and results of tasks that `app`
+    does not have are hidden, unless a rule was stored with the job; `show_unknown` shows them.
     """
-    desk = Desk.of("api", app, auth, origins, redact)
+    desk = Desk.of("api", app, auth, origins, Hiding(redact, show_unknown))
     inside = Starlette(
         routes=[*map(desk.route, described(ALL)), *beside(desk)],
         exception_handlers={HTTPException: not_found},
@@ -82,6 +93,13 @@ def described(routes: Sequence[AnyRoute]) -> tuple[AnyRoute, ...]:
 Read: TypeAlias = Callable[[AnyRoute, Request], Awaitable[msgspec.Struct]]
 
 
+class Hiding(NamedTuple):
+    """What a program says about what is not shown."""
+
+    redact: Iterable[str] = ()
+    show_unknown: bool = False
+
+
 class Desk:
     """Where requests are taken in."""
 
@@ -90,11 +108,10 @@ class Desk:
         self.auth: Final = auth
         self.origins: Final = origins
         self._redactor: Final = redactor
+        self._threads: Final = ThreadPoolExecutor(THREADS, thread_name_prefix="mainspring-web")
 
     @classmethod
-    def of(
-        cls, subject: str, app: Mainspring, auth: Auth | None, origins: Collection[str], redact: Iterable[str]
-    ) -> "Desk":
+    def of(cls, subject: str, app: Mainspring, auth: Auth | None, origins: Collection[str], hiding: "Hiding") -> "Desk":
         """Make one of what a program has given, or say what is wrong with that."""
         DeclarationError.unless(
             subject,
@@ -112,7 +129,9 @@ class Desk:
             as_sent = f"{parts.scheme}://{parts.netloc.lower().removesuffix(port or '')}"
             if port is None or not parts.netloc or origin != as_sent:
                 raise DeclarationError(f"origin {origin!r}", "write it as https://admin.example.com")
-        redactor = Redactor(app.registry, redact, forwarding=app.outbox.forwarding)
+        redactor = Redactor(
+            app.registry, hiding.redact, forwarding=app.outbox.forwarding, show_unknown=hiding.show_unknown
+        )
         return cls(app, auth, frozenset(origins), redactor)
 
     def route(self, route: AnyRoute) -> StarletteRoute:
@@ -139,7 +158,7 @@ class Desk:
             said = await read(route, request)
             began = loop.time()
             given = await self.done(route, who, said)
-            response = json_answer(200, plain(given))
+            response = await self.offload(lambda: json_answer(200, plain(self.shown(given))))
         except HTTPException as error:  # of the program's own auth
             problem = refused(error)
             response = json_answer(error.status_code, Answer(problem), dict(error.headers or {}))
@@ -155,10 +174,18 @@ class Desk:
         return response
 
     async def done(self, route: AnyRoute, who: Identity, said: Any) -> Any:  # noqa: ANN401 - of the route's own types
-        """Do what is asked for, for somebody who may; what is not to be shown is hidden in the record that this returns."""
+        """Do what is asked for, for somebody who may. Nothing is hidden yet in the record that this returns."""
         if route.also is not None:
             allow(who, route.also(said))
-        return self._redactor.whole(await route.handler(Asked(self.app, who, said, self._redactor)))
+        return await route.handler(Asked(self.app, who, said, self._redactor))
+
+    def shown(self, record: T) -> T:
+        """Hide what is not to be shown, and shorten what is too long for an answer. Not for the event loop."""
+        return self._redactor.whole(record)
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        """Run what depends on the size of payloads beside the event loop, which may serve a whole site."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def store(self) -> Store:
         """Return the store, and open it if nobody has: mounted in another app, nobody may have."""

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from mainspring.app import Mainspring
 from mainspring.client import error_words
-from mainspring.client.audit import DONE, FROM_A_SHELL, audit, entry_of, keep, on_one_line
+from mainspring.client.audit import DONE, DRY_RUN, FROM_A_SHELL, audit, entry_of, keep, on_one_line
 from mainspring.core.job import JobId
 from mainspring.web.auth import Identity
 from mainspring.web.groups.common import Made
@@ -36,14 +36,15 @@ class Came(NamedTuple):
 
 async def write_down(app: Mainspring, route: AnyRoute, came: Came) -> None:
     """Write a line, also where the request is cancelled. If it cannot be kept, what was done stays done."""
-    if came.problem is None and getattr(came.said, "dry_run", False):
+    is_dry = came.problem is None and getattr(came.said, "dry_run", False)
+    if is_dry and not route.runs_statements:
         return  # nothing was changed, nor meant to be
     entry = entry_of(
         name_of(came.who),
         action_of(route, came.said),
         about_of(came.said),
         count=count_of(came.given),
-        outcome=came.problem.code if came.problem else DONE,
+        outcome=came.problem.code if came.problem else DRY_RUN if is_dry else DONE,
         job=job_of(came.given),
     )
     audit.info("%s %s %s: %d", entry.who, entry.action, entry.about, came.status)

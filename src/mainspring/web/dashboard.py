@@ -21,7 +21,7 @@ from mainspring.app import Mainspring
 from mainspring.client.plain import plain
 from mainspring.errors import DeclarationError, NoOverview
 from mainspring.web import login
-from mainspring.web.application import BASE, BESIDE, Desk, beside, body_of, described, not_found, opened
+from mainspring.web.application import BASE, BESIDE, Desk, Hiding, beside, body_of, described, not_found, opened
 from mainspring.web.assets import static
 from mainspring.web.audit import signed_in
 from mainspring.web.auth import TOKENS, Auth, Identity, StartupToken
@@ -67,15 +67,17 @@ def dashboard(
     auth: Auth | None = None,
     origins: Collection[str] = (),
     redact: Collection[str] = (),
+    show_unknown: bool = False,
     title: str = "Mainspring",
 ) -> "Dashboard":
     """Make the dashboard of an app, with its JSON API.
 
     Without `auth` it answers to this machine only. `origins` are other addresses whose pages may look and ask for
     changes, as `https://admin.example.com`; behind a proxy that changes the header Host, the address that people see is
-    one of them. `redact` names arguments that are not shown, beside those that sound like secrets.
+    one of them. `redact` names arguments that are not shown, beside those that sound like secrets. Arguments and results of
+    tasks that `app` does not have are hidden, unless a rule was stored with the job; `show_unknown` shows them.
     """
-    return Dashboard(Desk.of("dashboard", app, auth, origins, redact), title=title)
+    return Dashboard(Desk.of("dashboard", app, auth, origins, Hiding(redact, show_unknown)), title=title)
 
 
 class Dashboard:
@@ -131,15 +133,16 @@ class Dashboard:
         values["is_part"] = bool(part)
         try:
             said = read_query(route.takes, request.query_params, page.says)
-            values |= {"said": said, "record": plain(await self._desk.done(route, who, said))}
+            found = await self._desk.done(route, who, said)
+            values |= {"said": said, "record": await self._desk.offload(lambda: plain(self._desk.shown(found)))}
         except (Problem, DeclarationError, NoOverview) as error:
             status, values["problem"] = told(error)
             if part or not page.has_search or not (status == 422 or isinstance(error, NoOverview)):
                 raise
-        body = (
-            self._templates.part(page.template, part, values) if part else self._templates.page(page.template, values)
+        render = (
+            partial(self._templates.part, page.template, part) if part else partial(self._templates.page, page.template)
         )
-        return HTMLResponse(body, headers=HEADERS)
+        return HTMLResponse(await self._desk.offload(lambda: render(values)), headers=HEADERS)
 
     def _values(self, request: Request, who: Identity | None, page: Page | None) -> dict[str, Any]:
         """Say what every template is given."""
@@ -156,7 +159,7 @@ class Dashboard:
             "routes": self._routes,
             "known": {one.path for one in ALL},
             "query": answered(query),
-            "with_query": lambda **changes: answered(query, **changes),
+            "with_query": lambda changes: answered(query, changes),
             "now": self._desk.app.clock.now(),
             "up": "../" * depth,
         }
@@ -275,7 +278,8 @@ class Dashboard:
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
         if path.startswith(f"{BASE}/"):
             return await not_found(connection, error)
-        if path.strip("/") in {page.path for page in ALL} and path.endswith("/"):
+        is_page = path.strip("/") and path.strip("/") in {page.path for page in ALL}
+        if is_page and path.endswith("/") and request.method in {"GET", "HEAD"}:
             return RedirectResponse(f"../{path.strip('/')}", 307)
         message = "There is no such page." if error.status_code == 404 else str(error.detail)
         what = Error(code="not_found", message=message)

@@ -58,6 +58,8 @@ class Route(Generic[Q, A]):
     handler: Callable[[Asked[Q]], Awaitable[A]]
     also: Callable[[Q], Permission] | None = None
     """Another permission that is needed, where that hangs on what is asked for."""
+    runs_statements: bool = False
+    """A dry run of it hands a statement to the program too, and so it leaves a line in the audit log."""
 
     @property
     def changes(self) -> bool:

@@ -4,12 +4,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from mainspring.client.health.finding import Finding, fail, ok, warn
+from mainspring.client.searching import search
 from mainspring.client.standing import SILENT, standing
 from mainspring.client.words import count, length
 from mainspring.core.breaker import Phase
 from mainspring.core.job import State
+from mainspring.stores.overview import Search
 from mainspring.stores.port import Store
-from mainspring.stores.records import JobFilter, NodeView
+from mainspring.stores.records import NodeView
 
 STANDINGS: Final = ("alive", "gone", "silent")
 LOOKED_AT: Final = 100
@@ -56,9 +58,10 @@ async def waiting(store: Store, anyone: bool) -> list[Finding]:
 
 async def _has_due(store: Store, queue: str) -> bool:
     """Say whether a job could start now. Of those that were to wait for their time, some are looked at."""
-    if (await store.list_jobs(JobFilter(queue=queue, states=(State.READY,)), limit=1)).jobs:
+    if (await search(store, Search(queue=queue, states=(State.READY,)), limit=1, preview=0)).jobs:
         return True
-    later = await store.list_jobs(JobFilter(queue=queue, states=(State.SCHEDULED, State.RETRYING)), limit=LOOKED_AT)
+    which = Search(queue=queue, states=(State.SCHEDULED, State.RETRYING))
+    later = await search(store, which, limit=LOOKED_AT, preview=0)
     return any(view.job.run_at <= store.now() for view in later.jobs)
 
 

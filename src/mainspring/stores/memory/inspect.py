@@ -16,16 +16,16 @@ from mainspring.stores.records import (
     Order,
     QueueView,
 )
-from mainspring.stores.searching import is_listed
+from mainspring.stores.searching import is_listed, previewed
 
 
 class InspectorRole(Guarded):
     """What can be seen. Walks over all there is, where it has to: nothing that runs jobs asks here."""
 
-    async def get(self, ids: Sequence[JobId]) -> tuple[JobView | None, ...]:
+    async def get(self, ids: Sequence[JobId], *, preview: int | None = None) -> tuple[JobView | None, ...]:
         with self._locked():
             rows = [self._tables.rows.get(id_) for id_ in ids]
-            return tuple(row.view if row else None for row in rows)
+            return tuple(previewed(row.view, preview) if row else None for row in rows)
 
     async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
         with self._locked():

@@ -1,6 +1,6 @@
 """The role `Overview`: the whole of it, for people."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import islice
@@ -28,14 +28,21 @@ from mainspring.stores.overview import (
     must_be_a_limit,
 )
 from mainspring.stores.records import JobView
-from mainspring.stores.searching import fits
+from mainspring.stores.searching import fits, previewed
 
 
 class OverviewRole(Guarded):
     """The store as a whole. Walks over all there is: it is in memory."""
 
     async def search(
-        self, which: Search, *, limit: int = 50, after: JobId | None = None, budget: timedelta = A_SECOND
+        self,
+        which: Search,
+        *,
+        limit: int = 50,
+        after: JobId | None = None,
+        budget: timedelta = A_SECOND,
+        preview: int | None = None,
+        accept: Callable[[JobView], bool] | None = None,
     ) -> Found:
         del budget  # all of it is read in less
         with self._locked():
@@ -45,12 +52,12 @@ class OverviewRole(Guarded):
         jobs: list[JobView] = []
         looked = 0
         while looked < len(ordered) and len(jobs) < limit:
-            if fits(which, ordered[looked]):
+            if fits(which, ordered[looked]) and (accept is None or accept(ordered[looked])):
                 jobs.append(ordered[looked])
             looked += 1
         last = ordered[looked - 1] if looked else None
         return Found(
-            jobs=tuple(jobs),
+            jobs=tuple(previewed(view, preview) for view in jobs),
             after=last.job.id if last and looked < len(ordered) else None,
             looked=looked,
             back_to=last.enqueued_at if last else None,

@@ -11,7 +11,7 @@ from mainspring.stores.postgres import bodies
 from mainspring.stores.postgres.rows import encode, error, facts, job, key_text, unique
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
-from mainspring.stores.records import AttemptView, JobFilter, JobPage, JobView, LogLine, Pause, QueueView
+from mainspring.stores.records import AttemptView, JobFilter, JobPage, JobView, LogLine, Pause, QueueView, cut_of
 
 _GET: Final = statement("view_job")
 _LIST: Final = statement("view_jobs")
@@ -24,11 +24,11 @@ _QUEUES: Final = statement("view_queues")
 _LAST: Final = (1 << 128) - 1
 
 
-def get(ids: Sequence[JobId]) -> Verb[tuple[JobView | None, ...]]:
+def get(ids: Sequence[JobId], preview: int | None = None) -> Verb[tuple[JobView | None, ...]]:
     if not ids:
         return ()
-    found = {row[0]: row for row in (yield Ask(_GET, (list(ids),)))}
-    return tuple(_view(found[id_]) if id_ in found else None for id_ in ids)
+    found = {row[0]: row for row in (yield Ask(_GET, (list(ids), preview)))}
+    return tuple(_view(found[id_], preview) if id_ in found else None for id_ in ids)
 
 
 def list_jobs(which: JobFilter, limit: int, after: JobId | None) -> Verb[JobPage]:
@@ -82,10 +82,10 @@ def queues() -> Verb[tuple[QueueView, ...]]:
     )
 
 
-def _view(row: Row) -> JobView:
+def _view(row: Row, preview: int | None = None) -> JobView:
     (
         node, started_at, seconds, enqueued_at, timeout, key, unique_key, unique_period, unique_on_conflict, parent,
-        stored_facts, payload, saved, progress, last_error, result,
+        stored_facts, payload, saved, progress, last_error, result, *sizes,
     ) = row[19:]  # fmt: skip
     return JobView(
         job=job(row),
@@ -102,4 +102,5 @@ def _view(row: Row) -> JobView:
         progress=bodies.progress(progress),
         result=result,
         error=error(last_error),
+        cut=cut_of(preview, *sizes) if sizes else None,
     )

@@ -28,6 +28,7 @@ from mainspring.stores.postgres.handle import Handle
 from mainspring.stores.postgres.search import AT_LEAST, Looking, Time
 from mainspring.stores.postgres.trouble import was_cut_off
 from mainspring.stores.postgres.verb import Verb
+from mainspring.stores.records import JobView
 
 LATE: Final = 0.25
 """Seconds that are waited for a server which should have cut a statement off by itself."""
@@ -59,10 +60,17 @@ class OverviewVerbs(Handle):
         return Turns(max(1, self._settings.connections // 2))
 
     async def search(
-        self, which: Search, *, limit: int = 50, after: JobId | None = None, budget: timedelta = A_SECOND
+        self,
+        which: Search,
+        *,
+        limit: int = 50,
+        after: JobId | None = None,
+        budget: timedelta = A_SECOND,
+        preview: int | None = None,
+        accept: Callable[[JobView], bool] | None = None,
     ) -> Found:
         async with self._turns.here():
-            looking = Looking.of(which, limit, after, budget.total_seconds())
+            looking = Looking.of(which, limit, after, budget.total_seconds(), preview=preview, accept=accept)
             await self._in_time(lambda: search.search(looking), looking.time, lambda: looking.is_answered)
         return looking.found
 

@@ -7,7 +7,7 @@ Jobs that wait or run are looked for first: one that finishes meanwhile is come 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -17,10 +17,10 @@ from mainspring.core.job import JobId
 from mainspring.stores.overview import Found, Search
 from mainspring.stores.postgres import inspect
 from mainspring.stores.postgres.statements import statement
-from mainspring.stores.postgres.streams import NEWEST, Stream, by_index, by_walking
+from mainspring.stores.postgres.streams import NEWEST, SHORTER, Stream, by_index, by_walking
 from mainspring.stores.postgres.verb import Ask, Verb
 from mainspring.stores.records import JobView
-from mainspring.stores.searching import fits, looks_inside
+from mainspring.stores.searching import fits, looks_inside, previewed
 
 _WITHIN: Final = statement("search_within")
 AT_LEAST: Final = 0.1
@@ -29,6 +29,8 @@ SOME: Final = 0.1
 """Of a page: as long as a step of a walk brings so many, it is as quick as an index."""
 AT_ONCE: Final = 200
 """Jobs that are read whole in one statement, at most."""
+LONGEST_PAYLOAD: Final = 2**31 - 1
+"""Bytes; a preview of this size leaves out saved values and results only."""
 
 
 class Time:
@@ -59,6 +61,8 @@ class Looking:
     upto: int
     """The newest that has not been looked at."""
     time: Time
+    preview: int | None = None
+    accept: Callable[[JobView], bool] | None = None
     jobs: list[JobView] = field(default_factory=list)
     looked: int = 0
     back_to: datetime | None = None
@@ -67,8 +71,29 @@ class Looking:
     """Everything was seen."""
 
     @classmethod
-    def of(cls, which: Search, limit: int, after: JobId | None, seconds: float) -> "Looking":
-        return cls(which, limit, NEWEST if after is None else after.int - 1, Time(seconds))
+    def of(
+        cls,
+        which: Search,
+        limit: int,
+        after: JobId | None,
+        seconds: float,
+        *,
+        preview: int | None = None,
+        accept: Callable[[JobView], bool] | None = None,
+    ) -> "Looking":
+        return cls(which, limit, NEWEST if after is None else after.int - 1, Time(seconds), preview, accept)
+
+    @property
+    def at_once(self) -> int:
+        """How many jobs are read in one statement. Arguments are compared on the event loop: then only a few."""
+        if self.which.argument is not None:
+            return AT_ONCE // SHORTER
+        return AT_ONCE if looks_inside(self.which) else min(AT_ONCE, self.limit - len(self.jobs))
+
+    @property
+    def read_bytes(self) -> int | None:
+        """Bytes of each payload that are read: all, where arguments are compared."""
+        return LONGEST_PAYLOAD if self.preview is not None and self.which.argument is not None else self.preview
 
     @property
     def is_full(self) -> bool:
@@ -90,8 +115,8 @@ class Looking:
             return False
         self.upto = view.job.id.int - 1
         self.back_to = view.enqueued_at
-        if fits(self.which, view):
-            self.jobs.append(view)
+        if fits(self.which, view) and (self.accept is None or self.accept(view)):
+            self.jobs.append(previewed(view, self.preview))
         return True
 
 
@@ -136,9 +161,8 @@ def _read(looking: Looking, ids: Sequence[UUID]) -> Verb[bool]:
     while place < len(ids):
         if looking.is_full or (place and looking.time.is_up):
             return False
-        at_once = AT_ONCE if looks_inside(looking.which) else min(AT_ONCE, looking.limit - len(looking.jobs))
-        chunk = ids[place : place + at_once]
-        for view in (yield from inspect.get([JobId(id_) for id_ in chunk])):
+        chunk = ids[place : place + looking.at_once]
+        for view in (yield from inspect.get([JobId(id_) for id_ in chunk], looking.read_bytes)):
             if view is not None and not looking.take(view):
                 return False
         place += len(chunk)

@@ -352,8 +352,8 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
 
     # Inspector
 
-    async def get(self, ids: Sequence[JobId]) -> tuple[JobView | None, ...]:
-        return await self._run(lambda: inspect.get(ids))
+    async def get(self, ids: Sequence[JobId], *, preview: int | None = None) -> tuple[JobView | None, ...]:
+        return await self._run(lambda: inspect.get(ids, preview))
 
     async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
         return await self._run(lambda: inspect.list_jobs(which, limit, after))

@@ -270,8 +270,8 @@ class SidecarStore(NoTransactions):
 
     # Inspector
 
-    async def get(self, ids: Sequence[JobId]) -> tuple[JobView | None, ...]:
-        return await self._ask(lambda inner: finished(inner.get(ids)))
+    async def get(self, ids: Sequence[JobId], *, preview: int | None = None) -> tuple[JobView | None, ...]:
+        return await self._ask(lambda inner: finished(inner.get(ids, preview=preview)))
 
     async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
         return await self._ask(lambda inner: finished(inner.list_jobs(which, limit=limit, after=after)))

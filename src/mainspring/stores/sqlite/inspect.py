@@ -35,8 +35,9 @@ _RUNNING: Final = statement("view_running")
 _PAUSES: Final = statement("view_pauses")
 
 
-def get(session: Session, ids: Sequence[JobId]) -> tuple[JobView | None, ...]:
-    return tuple(view(session, row) if (row := session.row(_GET, (id_.bytes,))) else None for id_ in ids)
+def get(session: Session, ids: Sequence[JobId], preview: int | None = None) -> tuple[JobView | None, ...]:
+    rows = (session.row(_GET, (preview, id_.bytes)) for id_ in ids)
+    return tuple(view(session, row, preview) if row else None for row in rows)
 
 
 def list_jobs(session: Session, which: JobFilter, limit: int, after: JobId | None) -> JobPage:

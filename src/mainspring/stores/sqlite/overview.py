@@ -1,6 +1,6 @@
 """The role `Overview` of the store. What reads here waits for no writer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from mainspring.core.job import JobId, NodeId
@@ -19,6 +19,7 @@ from mainspring.stores.overview import (
     Tally,
     must_be_a_limit,
 )
+from mainspring.stores.records import JobView
 from mainspring.stores.sqlite import audit as log
 from mainspring.stores.sqlite import limits, runs
 from mainspring.stores.sqlite import tallies as kept
@@ -31,9 +32,16 @@ class OverviewVerbs(Handle):
     """What is asked of a store as a whole."""
 
     async def search(
-        self, which: Search, *, limit: int = 50, after: JobId | None = None, budget: timedelta = A_SECOND
+        self,
+        which: Search,
+        *,
+        limit: int = 50,
+        after: JobId | None = None,
+        budget: timedelta = A_SECOND,
+        preview: int | None = None,
+        accept: Callable[[JobView], bool] | None = None,
     ) -> Found:
-        return await self._search(search, which, limit, after, budget)
+        return await self._search(search, which, limit, after, budget, preview=preview, accept=accept)
 
     async def census(self, since: datetime, *, budget: timedelta = A_SECOND) -> Census:
         return await self._search(census, since, budget)

@@ -69,7 +69,16 @@ _encode: Final = msgspec.json.Encoder().encode
 _id: Final = itemgetter(1)  # its place in these rows
 
 
-def search(session: Session, which: Search, limit: int, after: JobId | None, budget: timedelta) -> Found:
+def search(
+    session: Session,
+    which: Search,
+    limit: int,
+    after: JobId | None,
+    budget: timedelta,
+    *,
+    preview: int | None = None,
+    accept: Callable[[JobView], bool] | None = None,
+) -> Found:
     began = time.monotonic()
     give_up_at = began + budget.total_seconds()
     lanes = _lanes(session, which)
@@ -84,7 +93,8 @@ def search(session: Session, which: Search, limit: int, after: JobId | None, bud
             more, in_time = True, False
             break
         numbers = [number for _, number in window if number in span]
-        jobs += islice(_fitting(session, which, wanted, numbers), limit - len(jobs))
+        fitting = _fitting(session, which, wanted, numbers, preview)
+        jobs += islice(filter(accept, fitting) if accept else fitting, limit - len(jobs))
         full = len(jobs) == limit
         seen = [place for place in window if place[0] >= jobs[-1].job.id.bytes] if full else window
         looked += len(seen)
@@ -111,14 +121,14 @@ def _windows(places: Iterator[Place], width: int) -> Iterator[list[Place]]:
 
 
 def _fitting(
-    session: Session, which: Search, wanted: Mapping[str, object], numbers: Sequence[int]
+    session: Session, which: Search, wanted: Mapping[str, object], numbers: Sequence[int], preview: int | None
 ) -> Iterator[JobView]:
     """Those of some jobs that are looked for, the newest first."""
     if not (numbers := _inside(session, which, numbers)):
         return iter(())
-    rows = session.rows_by_name(_READ, {**wanted, "numbers": str(numbers)})
+    rows = session.rows_by_name(_READ, {**wanted, "numbers": str(numbers), "preview": preview})
     rows.sort(key=_id, reverse=True)
-    return (view(session, row) for row in rows)
+    return (view(session, row, preview) for row in rows)
 
 
 def _inside(session: Session, which: Search, numbers: Sequence[int]) -> Sequence[int]:

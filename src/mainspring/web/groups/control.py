@@ -156,6 +156,6 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     Route("POST", "/control/cancel", Permission.CONTROL_CANCEL, Named, Changed, cancel),
     Route("POST", "/control/run", Permission.CONTROL_RUN, Run, Made, run),
     Route("POST", "/control/submit", Permission.CONTROL_SUBMIT, Submit, Submitted, submit),
-    Route("POST", "/control/iterate", Permission.CONTROL_ITERATE, Iterate, Iterated, iterate),
+    Route("POST", "/control/iterate", Permission.CONTROL_ITERATE, Iterate, Iterated, iterate, runs_statements=True),
     Route("POST", "/control/flush", Permission.CONTROL_FLUSH, Nothing, Flushed, flush),
 )

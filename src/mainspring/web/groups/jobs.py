@@ -1,6 +1,8 @@
 """Jobs over HTTP: searched for, looked at, and changed, one at a time or many."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate, takewhile
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -11,6 +13,7 @@ from mainspring.client.audit import named
 from mainspring.client.clones import clone as clone_job
 from mainspring.client.operate import TOLD, Action, Trouble, act, makes_sense
 from mainspring.client.options import Using
+from mainspring.client.preview import PREVIEW_BYTES
 from mainspring.client.searching import search, search_of
 from mainspring.client.standing import is_well
 from mainspring.client.timeline import MessagePlace, Moment, message_of, timeline
@@ -20,7 +23,7 @@ from mainspring.errors import JobGone
 from mainspring.runtime.report import read as read_report
 from mainspring.stores.overview import EntryFilter, EntryPage, Overview, Search
 from mainspring.stores.port import Store
-from mainspring.stores.records import AttemptView, JobFilter, JobView, LogLine
+from mainspring.stores.records import AttemptView, JobView, LogLine
 from mainspring.web.auth import Permission
 from mainspring.web.groups.common import Made, Page, QName, Text
 from mainspring.web.problems import Problem
@@ -28,6 +31,8 @@ from mainspring.web.routes import AnyRoute, Asked, Route
 
 CHILDREN: Final = 50
 ENTRIES: Final = 100
+LINES_SIZE: Final = 1_000_000
+"""Characters of log lines that one answer brings."""
 SHORTLY: Final = timedelta(seconds=0.25)
 """For children, beside all else that a page shows."""
 
@@ -99,6 +104,9 @@ class Detail(Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptView, ...]
     """Those that did not succeed."""
     lines: tuple[LogLine, ...]
+    """The last ones, as many as fit into a megabyte."""
+    lines_cut: int
+    """Earlier lines that are kept, and not shown here."""
     children: tuple[JobView, ...]
     """Jobs that it enqueued, the newest first, or as many as were found in a quarter of a second."""
     message: MessagePlace | None
@@ -166,7 +174,10 @@ async def list_(asked: Asked[ListJobs]) -> FoundJobs:
     said = asked.said
     store = await asked.store()
     which = _search(asked, said, store)
-    found = await search(store, which, limit=said.limit, after=JobId(said.after) if said.after else None)
+    after = JobId(said.after) if said.after else None
+    found = await search(
+        store, which, limit=said.limit, after=after, preview=PREVIEW_BYTES, accept=asked.redact.accepting(which)
+    )
     return FoundJobs(
         jobs=found.jobs,
         after=found.after,
@@ -184,11 +195,14 @@ async def show(asked: Asked[OneJob]) -> Detail:
     attempts = await store.attempts(view.job.id)
     message = await message_of(store, asked.app.outbox.forwarding(), view)
     entries = await _entries(asked, store, view.job.id)
+    lines = await store.log_lines(view.job.id)
+    last = _last(lines)
     return Detail(
         job=view,
         timeline=timeline(view, attempts, store.now(), entries=entries.entries, message=message),
         attempts=attempts,
-        lines=await store.log_lines(view.job.id),
+        lines=last,
+        lines_cut=len(lines) - len(last),
         children=await _children(store, view),
         message=message,
         still_on=await _still_on(store, view.job.id),
@@ -283,10 +297,11 @@ def permission_of(said: Bulk) -> Permission:
 async def _meant(asked: Asked[Bulk], store: Store) -> tuple[tuple[JobView | None, ...], int, JobId | None]:
     said = asked.said
     if said.which is UNSET:
-        views = await store.get([JobId(one) for one in dict.fromkeys(said.ids or ())])
+        views = await store.get([JobId(one) for one in dict.fromkeys(said.ids or ())], preview=0)
         return views, len(views), None
     after = JobId(said.after) if said.after else None
-    found = await search(store, _search(asked, said.which, store), limit=said.limit, after=after)
+    which = _search(asked, said.which, store)
+    found = await search(store, which, limit=said.limit, after=after, preview=0, accept=asked.redact.accepting(which))
     return found.jobs, found.looked, found.after
 
 
@@ -305,10 +320,17 @@ async def _view(store: Store, job: UUID) -> JobView:
     return view
 
 
+def _last(lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+    """Take the last lines, as many as one answer brings."""
+    sizes = accumulate(len(line.message) for line in reversed(lines))
+    return tuple(lines[len(lines) - sum(1 for _ in takewhile(lambda size: size <= LINES_SIZE, sizes)) :])
+
+
 async def _children(store: Store, view: JobView) -> tuple[JobView, ...]:
+    which = Search(parent=view.job.id)
     if not isinstance(store, Overview):
-        return (await store.list_jobs(JobFilter(parent=view.job.id), limit=CHILDREN)).jobs
-    return (await store.search(Search(parent=view.job.id), limit=CHILDREN, budget=SHORTLY)).jobs
+        return (await search(store, which, limit=CHILDREN, preview=PREVIEW_BYTES)).jobs
+    return (await store.search(which, limit=CHILDREN, budget=SHORTLY, preview=PREVIEW_BYTES)).jobs
 
 
 async def _still_on(store: Store, job: JobId) -> tuple[NodeId, ...]:

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, structs
 
 from mainspring.client.orders import answered, give, node_view
 from mainspring.client.overview import ServiceLook, in_trouble, services_of
+from mainspring.client.preview import PREVIEW_BYTES
 from mainspring.client.searching import search
 from mainspring.client.stacks import Stack, parts_of
 from mainspring.client.standing import standing
@@ -18,7 +19,6 @@ from mainspring.stores.overview import Overview, Search
 from mainspring.stores.port import Store
 from mainspring.stores.records import (
     DumpStacks,
-    JobFilter,
     JobView,
     NodeOrder,
     NodeView,
@@ -189,9 +189,11 @@ async def _said(store: Store) -> dict[NodeId, Said]:
 
 async def _running(store: Store, node: NodeId) -> tuple[JobView, ...]:
     if isinstance(store, Overview):
-        return (await search(store, Search(states=(State.RUNNING,), node=node), limit=RUNNING)).jobs
-    page = await store.list_jobs(JobFilter(states=(State.RUNNING,)), limit=RUNNING)
-    return tuple(view for view in page.jobs if view.node == node)
+        return (
+            await search(store, Search(states=(State.RUNNING,), node=node), limit=RUNNING, preview=PREVIEW_BYTES)
+        ).jobs
+    found = await search(store, Search(states=(State.RUNNING,)), limit=RUNNING, preview=PREVIEW_BYTES)
+    return tuple(view for view in found.jobs if view.node == node)
 
 
 ROUTES: Final[tuple[AnyRoute, ...]] = (

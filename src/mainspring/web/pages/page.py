@@ -60,7 +60,7 @@ def read_query(takes: type[Q], query: QueryParams, more: Mapping[str, str] | Non
         raise Problem(422, "invalid", str(error)) from None
 
 
-def answered(query: Mapping[str, str], **changes: object) -> dict[str, str]:
+def answered(query: Mapping[str, str], changes: Mapping[str, object] | None = None) -> dict[str, str]:
     """Take an address' words, with some of them changed; None and UNSET leave one out."""
-    changed = {**query, **{name: value for name, value in changes.items() if name != "part"}}
+    changed = {**query, **(changes or {})}
     return {name: str(value) for name, value in changed.items() if value not in {None, UNSET, ""} and name != "part"}

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from mainspring.client import clocks
@@ -64,9 +65,13 @@ def templates() -> Templates:
     return Templates()
 
 
-def link(path: str, /, **query: object) -> str:
-    """Make a relative address of a neighbouring page; what is None or empty is left out."""
-    said = urlencode({name: str(value) for name, value in query.items() if value not in {None, ""}})
+def link(path: str, words: Mapping[str, object] | None = None, /, **query: object) -> str:
+    """Make a relative address of a neighbouring page; what is None or empty is left out.
+
+    `words` is for what an address said: as keywords of a call in a template, some of them would be Jinja's own.
+    """
+    every = {**query, **(words or {})}
+    said = urlencode({name: str(value) for name, value in every.items() if value not in {None, ""}})
     return f"{path or '.'}{'?' if said else ''}{said}"
 
 
@@ -108,7 +113,7 @@ def number(value: float) -> str:
 
 def pretty(value: object) -> str:
     """Lay JSON out for people; what is very long is cut, and says so."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     return (
         text if len(text) <= LONGEST_JSON else f"{text[:LONGEST_JSON]}\n… {len(text) - LONGEST_JSON:,} characters more"
     )

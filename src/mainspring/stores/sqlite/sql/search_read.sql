@@ -4,9 +4,11 @@ SELECT
     jobs.number, jobs.id, jobs.lane, jobs.state, jobs.run_at, jobs.attempt, jobs.granted, jobs.losses, jobs.lease,
     jobs.revision, jobs.expires_at, jobs.cancel_requested_at, jobs.finished_at, jobs.keep_until, jobs.cause,
     payloads.max_attempts, payloads.loss_limit, payloads.policy,
-    payloads.payload, payloads.enqueued_at, payloads.parent, payloads.facts, jobs.node, jobs.started_at, jobs.seconds,
-    payloads.timeout, payloads.key, payloads.unique_key, traces.saved, traces.percent, traces.message, jobs.result,
-    traces.error
+    iif(:preview IS NULL, payloads.payload, substr(payloads.payload, 1, :preview)),
+    payloads.enqueued_at, payloads.parent, payloads.facts, jobs.node, jobs.started_at, jobs.seconds,
+    payloads.timeout, payloads.key, payloads.unique_key, iif(:preview IS NULL, traces.saved, NULL), traces.percent,
+    traces.message, iif(:preview IS NULL, jobs.result, NULL), traces.error,
+    length(payloads.payload), length(traces.saved), length(jobs.result)
 FROM json_each(:numbers) AS wanted
 CROSS JOIN mainspring_jobs AS jobs NOT INDEXED ON jobs.number = wanted.value
 CROSS JOIN mainspring_payloads AS payloads ON payloads.number = jobs.number

@@ -6,12 +6,13 @@ from datetime import timedelta
 from itertools import islice, product
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.core.command import CancelJob, DeleteJob, RetryJob
 from mainspring.core.job import Cause, JobId, State
 from mainspring.core.outcome import AttemptError, Raised, Succeeded
 from mainspring.stores.overview import Argument, Search
-from mainspring.stores.records import Facts, JobView, Verdict
+from mainspring.stores.records import Cut, Facts, JobView, Note, Verdict
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.overviews import EVERYTHING, answers, ids_of, on
 from mainspring.testing.contract.verbs.contract import Contract
@@ -261,6 +262,44 @@ class SearchContract(Contract):
 
         assert found == await world.view(claim.job.id)
         assert seen(found) == (State.RETRYING, "k", ("a",), "no")
+
+    @obligation("get", 1)
+    @obligation("search", 5)
+    @pytest.mark.parametrize("which", [EVERYTHING, Search(argument=Argument(path=("text",)))], ids=["all", "argument"])
+    async def test_a_preview_has_the_beginning_of_a_payload_and_nothing_that_is_saved_or_returned(
+        self, world: World, which: Search
+    ) -> None:
+        node = await world.node()
+        payload = b'{"args":{"text":"' + b"x" * 5000 + b'"}}'
+        claim = await world.running(node, payload=payload)
+        note = Note(job=claim.job.id, lease=claim.job.lease, node=node.id, saved=b'{"place":7}')
+        assert await world.store.note([note]) == (True,)
+        await world.end(claim, Succeeded(result=b'{"value":12}'))
+        small = await world.enqueue(payload=b'{"args":{"text":1}}')
+        short, long = [await world.view(id_) for id_ in (small, claim.job.id)]
+        assert (long.payload, long.result, long.cut) == (payload, b'{"value":12}', None)
+
+        for preview in (0, 100, len(payload), 10**6):
+            cut = Cut(payload=len(payload) if preview < len(payload) else 0, saved=11, result=12)
+            wanted = replace(long, payload=payload[:preview], saved=None, result=None, cut=cut)
+            found = await on(world).search(which, preview=preview)
+            assert found.jobs[1] == wanted
+            assert found.jobs == await world.store.get([small, claim.job.id], preview=preview)
+            if preview:
+                assert found.jobs[0] == short
+
+    @obligation("search", 6)
+    @pytest.mark.parametrize("limit", [1, 2, 50])
+    async def test_a_job_that_is_not_accepted_is_left_out_as_if_it_did_not_fit(self, world: World, limit: int) -> None:
+        kept = [await world.enqueue(RESIZE, payload=b'{"args":{"a":1}}') for _ in range(3)]
+        for _ in range(3):
+            await world.enqueue(SEND, payload=b'{"args":{"a":1}}')
+
+        which, other = (Search(argument=Argument(path=("a",), value=value)) for value in (b"1", b"2"))
+        found = await on(world).search(which, limit=limit, accept=lambda view: view.job.task == RESIZE)
+        assert [view.job.id for view in found.jobs] == kept[::-1][:limit]
+        ends = [await on(world).search(one, limit=limit, accept=lambda _: False) for one in (which, other)]
+        assert ends[0] == ends[1]
 
 
 class SearchCostContract(Contract):
