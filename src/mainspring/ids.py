@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from itertools import count
 from typing import Final
 from uuid import UUID
 
@@ -69,6 +70,14 @@ if hasattr(os, "register_at_fork"):
 def new_id(now: datetime) -> UUID:
     """Make an id that is greater than every other one made in this process; `now` is the wall time."""
     return _IDS.next(now)
+
+
+_CLAIMS: Final = count(int.from_bytes(os.urandom(4), "big"))
+
+
+def new_claim_number() -> int:
+    """Return the number of a claim: 32 bits, in sequence from a random start, so that a process uses none twice."""
+    return next(_CLAIMS) & 0xFFFF_FFFF
 
 
 def heir(parent: UUID, born: datetime) -> UUID:

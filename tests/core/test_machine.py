@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from mainspring.core.backoff import Backoff
 from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
-from mainspring.core.job import FINISHED, WAITING, Cause, Claim, Job, JobId, NodeId, Retention, State
+from mainspring.core.job import FINISHED, WAITING, Cause, Claim, Job, JobId, NodeId, Retention, State, next_lease
 from mainspring.core.machine import (
     TRANSITIONS,
     Change,
@@ -229,10 +229,10 @@ def test_only_an_attempt_that_ran_to_its_end_breaks_a_row_of_losses(between: Out
 def test_an_attempt_that_is_given_back_is_as_if_it_had_never_been(
     outcome: Outcome, state: State, run_at: datetime
 ) -> None:
-    job = a_job(attempt=1, lease=4)
+    job = a_job(attempt=1, lease=next_lease(0, 4))
     change = decide(claim(job, NODE), outcome, NOW, 0.5)
     assert (after(change).state, after(change).run_at, after(change).attempt) == (state, run_at, 1)
-    assert after(change).lease == 5
+    assert after(change).claims == 2
 
 
 @pytest.mark.parametrize(("outcome", "cause"), [(Expired(), Cause.EXPIRED), (NoSuchTask(), Cause.UNKNOWN_TASK)])
@@ -420,8 +420,8 @@ class Life(RuleBasedStateMachine):
         before = self.job
         assert before is not None
         assert before.has_attempts_left
-        held = claim(before, node)
-        assert (held.job.lease, held.job.attempt) == (before.lease + 1, before.attempt + 1)
+        held = claim(before, node, 7)
+        assert (held.job.claims, held.job.attempt) == (before.claims + 1, before.attempt + 1)
         self.job, self.holder = held.job, node
         return held
 

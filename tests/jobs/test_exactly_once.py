@@ -85,4 +85,4 @@ def test_effects_are_there_once_whatever_step_the_worker_dies_at(tmp_path: Path,
     assert work(file) == 0
     view = look(file, job)
     assert (effects(file), view.job.state) == (1, State.SUCCEEDED)
-    assert view.job.lease == (1 if committed else 2)
+    assert view.job.claims == (1 if committed else 2)

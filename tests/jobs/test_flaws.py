@@ -64,7 +64,7 @@ async def test_Q1_an_attempt_is_durable_before_its_handler_starts(app: Mainsprin
         async def look(ctx: Context) -> None:
             (view,) = await other.get([ctx.job])
             assert view
-            seen.append((view.job.state, view.job.attempt, view.job.lease))
+            seen.append((view.job.state, view.job.attempt, view.job.claims))
 
         async with app.node():
             await ended(await look.enqueue())
@@ -1116,7 +1116,7 @@ async def test_F16_a_claim_whose_answer_was_lost_burns_no_attempt(
             view = await ended(job)
     assert seen == [1]
     assert (view.job.state, view.job.attempt, view.job.losses) == (SUCCEEDED, 1, 0)
-    assert view.job.lease > 1, "it was claimed once more under another lease"
+    assert view.job.claims > 1, "it was claimed once more under another lease"
 
 
 async def test_F16_snoozing_and_shutting_down_burn_no_attempts(app: Mainspring) -> None:
@@ -1227,7 +1227,7 @@ async def test_F18_a_job_that_ends_otherwise_after_a_cancel_is_cancelled(app: Ma
         assert (view.job.state, view.job.attempt) == (CANCELLED, 1)
         assert now() < 12
         await asyncio.sleep(MINUTE)
-        assert (await job.refresh()).job.lease == 1, "it was not started again"
+        assert (await job.refresh()).job.claims == 1, "it was not started again"
 
 
 async def test_F18_a_job_that_is_lost_after_a_cancel_is_cancelled_and_runs_nowhere_else(app: Mainspring) -> None:

@@ -112,7 +112,7 @@ def test_effects_are_there_once_whatever_step_the_node_dies_at(story: Story, way
     story.work_off()
     view = story.look(job)
     assert (story.effects(), view.job.state) == (1, State.SUCCEEDED)
-    assert view.job.lease == (1 if committed else 2)
+    assert view.job.claims == (1 if committed else 2)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -131,7 +131,7 @@ def test_a_node_that_dies_before_it_hears_that_its_commit_went_through_has_ended
     story.wire.heal()
 
     view = story.look(job)
-    assert (story.effects(), view.job.state, view.job.lease) == (1, State.SUCCEEDED, 1)
+    assert (story.effects(), view.job.state, view.job.claims) == (1, State.SUCCEEDED, 1)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -148,7 +148,7 @@ def test_a_node_whose_commit_went_through_without_an_answer_finds_out(story: Sto
         assert process.wait(60) == 0
 
     view = story.look(job)
-    assert (story.effects(), view.job.state, view.job.lease) == (1, State.SUCCEEDED, 1)
+    assert (story.effects(), view.job.state, view.job.claims) == (1, State.SUCCEEDED, 1)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -165,7 +165,7 @@ def test_a_commit_that_never_arrived_is_done_again(story: Story, way: str) -> No
         assert process.wait(60) == 0
 
     view = story.look(job)
-    assert (story.effects(), view.job.state, view.job.lease) == (1, State.SUCCEEDED, 2)
+    assert (story.effects(), view.job.state, view.job.claims) == (1, State.SUCCEEDED, 2)
 
 
 def test_a_commit_that_arrives_after_its_node_has_given_up_on_it_ends_the_job_once(story: Story) -> None:

@@ -390,7 +390,7 @@ async def main() -> None:
         attempts = {}
         for task in map(str, app.registry.names):
             jobs = [*(await app.jobs(task=task, limit=500)).jobs, *(await app.jobs(task=task, state="running")).jobs]
-            attempts[task] = sum(view.job.lease for view in jobs)
+            attempts[task] = sum(view.job.claims for view in jobs)
         counts = {queue.name: queue.running for queue in await app.store.queues()}
         report = {
             "broken": {name: str(error) for name, error in found.broken.items()},

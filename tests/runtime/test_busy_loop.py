@@ -79,7 +79,7 @@ def test_a_handler_that_blocks_the_loop_for_several_lease_times_keeps_its_job(tm
             job = await block.enqueue()
             assert await job.result("30s") == "done"
             view = await job.refresh()
-            assert (view.job.state, view.job.attempt, view.job.lease) == (State.SUCCEEDED, 1, 1)
+            assert (view.job.state, view.job.attempt, view.job.claims) == (State.SUCCEEDED, 1, 1)
 
     watcher = threading.Thread(target=lambda: asyncio.run(watch()))
     watcher.start()

@@ -13,9 +13,11 @@ from mainspring.errors import JobGone
 from mainspring.runtime.events import BreakerChange, StateChange
 from mainspring.runtime.middleware import Next
 from mainspring.settings import NodeSettings
+from mainspring.stores.memory import MemoryStore
 from mainspring.stores.records import (
     ClaimRequest,
     DumpStacks,
+    JobView,
     NodeRecord,
     Process,
     Quiet,
@@ -48,7 +50,70 @@ async def test_a_claim_whose_answer_was_lost_is_given_back(bench: Bench) -> None
         await job.result("1m")
 
     assert ran == [1]  # the attempt that never began did not count
-    assert (await bench.view(job.id)).job.lease == 2
+    assert (await bench.view(job.id)).job.claims == 2
+
+
+async def test_a_claim_whose_answer_was_lost_is_given_back_while_other_claims_are_always_under_way(
+    bench: Bench,
+) -> None:
+    @bench.app.task(name="work")
+    async def work() -> None: ...
+
+    async def keep_busy() -> None:
+        while True:
+            await work.enqueue()
+            await asyncio.sleep(0.1)
+
+    async with bench.app.node(concurrency=100):
+        bench.store.lose_answer("claim")
+        job = await work.enqueue()
+        await bench.until(lambda: "claim" in bench.store.calls)
+        bench.store.delay("claim", "2s", times=1000)  # longer than a beat, and the next one follows at once
+        load = asyncio.create_task(keep_busy())
+        await job.result("30s")
+        load.cancel()
+        bench.store.heal()
+
+    assert (await bench.view(job.id)).job.claims == 2
+
+
+async def test_a_job_whose_claim_the_store_has_lost_runs_again_on_the_same_node_and_its_place_is_freed(
+    bench: Bench,
+) -> None:
+    """As after a failover to a standby that the claim had not reached."""
+    began: list[int] = []
+
+    @bench.app.task(name="work")
+    async def work(ctx: Context) -> int:
+        began.append(ctx.attempt)
+        until = bench.time.elapsed + 8
+        while bench.time.elapsed < until:  # does not stop when it is told to
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+        return 7
+
+    async with bench.app.node(concurrency=2, stop_grace="5s") as node:
+        job = await work.enqueue()
+        waiting = await bench.view(job.id)
+        await bench.until(lambda: began)
+        running = await bench.view(job.id)
+        lose_claim(bench, waiting)
+        assert await job.result("1m") == 7
+        await bench.until(lambda: node.running == 0)
+        later = [await work.enqueue() for _ in range(2)]
+        assert [await one.result("1m") for one in later] == [7, 7]
+
+    view = await bench.view(job.id)
+    assert (began[:2], view.job.attempt, view.job.claims) == ([1, 1], 1, 1)
+    assert view.job.lease != running.job.lease
+    assert node.events.counts["abandoned"] == 1
+
+
+def lose_claim(bench: Bench, before: JobView) -> None:
+    """Put a job back to where it was before it was claimed."""
+    assert isinstance(bench.store.inner, MemoryStore)
+    tables = bench.store.inner._tables
+    tables.write(tables.rows[before.job.id], before, bench.time.clock.now())
 
 
 async def test_a_settle_whose_answer_was_lost_is_no_lost_lease(bench: Bench) -> None:
@@ -102,7 +167,7 @@ async def test_an_outage_of_the_store_costs_no_lease(bench: Bench) -> None:
         assert await job.result("5m") == "done"
 
     view = await bench.view(job.id)
-    assert (view.job.lease, view.job.attempt) == (1, 1)
+    assert (view.job.claims, view.job.attempt) == (1, 1)
 
 
 async def test_a_jump_of_the_clock_costs_no_lease(bench: Bench) -> None:
@@ -118,7 +183,7 @@ async def test_a_jump_of_the_clock_costs_no_lease(bench: Bench) -> None:
         job = await work.enqueue()
         assert await job.result("5m") == "done"
 
-    assert (await bench.view(job.id)).job.lease == 1
+    assert (await bench.view(job.id)).job.claims == 1
 
 
 async def test_a_node_that_falls_silent_loses_its_jobs_within_the_lease_time(bench: Bench) -> None:
@@ -139,7 +204,7 @@ async def test_a_node_that_falls_silent_loses_its_jobs_within_the_lease_time(ben
 
     assert 12 <= ended[0] - silent_since <= 17
     view = await bench.view(job.id)
-    assert (view.job.attempt, view.job.lease) == (2, 2)
+    assert (view.job.attempt, view.job.claims) == (2, 2)
 
 
 async def test_a_node_that_was_declared_dead_stops_its_work_and_comes_back_under_a_new_id(bench: Bench) -> None:

@@ -63,7 +63,7 @@ def heard(app: Mainspring) -> list[tuple[str, int]]:
 
     @app.listener
     def listen(change: StateChange) -> None:
-        told.append((str(change.event), change.job.lease))
+        told.append((str(change.event), change.job.claims))
 
     return told
 

@@ -352,7 +352,7 @@ async def test_2_8_4_the_slot_of_a_dead_node_is_run_by_another_as_the_same_run_u
     assert old.job.state is view.job.state is State.RUNNING
     assert after == before
     assert view.job.id == old.job.id == after.id
-    assert (old.job.lease, view.job.lease) == (1, 2)
+    assert (old.job.claims, view.job.claims) == (1, 2)
     assert [call.slot for call in diary.calls] == [T0 + MINUTE] * 2
     assert [call.attempt for call in diary.calls] == [1, 2]
     assert diary.most_at_once == 1
@@ -386,7 +386,7 @@ async def test_2_8_5_the_running_job_of_a_live_node_is_left_alone(app: Mainsprin
             await pass_by(MINUTE)
             (after,), (view,) = await runs(app), await jobs(app)
     assert after == before
-    assert (view.job.state, view.job.lease) == (State.RUNNING, 1)
+    assert (view.job.state, view.job.claims) == (State.RUNNING, 1)
     assert len(diary.calls) == 1
 
 

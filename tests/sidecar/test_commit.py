@@ -149,7 +149,8 @@ async def test_what_changes_nothing_costs_no_write(place: Place) -> None:
         note = Note(job=claim.job.id, lease=claim.job.lease, node=node.id, progress=Progress(50.0))
         line = LogLine(world.now, "INFO", "half way")
         assert (
-            await world.store.note([note, Note(job=claim.job.id, lease=1, node=node.id, lines=(line,))]) == (True,) * 2
+            await world.store.note([note, Note(job=claim.job.id, lease=claim.job.lease, node=node.id, lines=(line,))])
+            == (True,) * 2
         )
         await world.store.prune(10)
         await world.store.acquire("lock", "me", HOUR)

@@ -5,7 +5,7 @@ stores differ. The weights were chosen by putting faults into a store and counti
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from mainspring.core.outcome import (
     Succeeded,
 )
 from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.ids import new_claim_number
 from mainspring.stores.records import ClaimRequest
 
 EVERYTHING = os.environ.get("MAINSPRING_STORES") == "full"
@@ -138,6 +139,7 @@ class Wish:
     others: bool = False
     behind: timedelta | None = None
     """How long ago it must have been due."""
+    number: int = field(default_factory=new_claim_number)
 
     def of(self, node: NodeId, term: int, now: datetime) -> ClaimRequest:
         return ClaimRequest(
@@ -150,6 +152,7 @@ class Wish:
             ahead=self.ahead,
             suspects=self.suspects,
             due_by=None if self.behind is None else now - self.behind,
+            number=self.number,
         )
 
 

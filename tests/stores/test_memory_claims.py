@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.core.command import CancelJob, DeleteJob, MoveJob, RetryJob
-from mainspring.core.job import FINISHED, WAITING, Claim, State
+from mainspring.core.job import FINISHED, WAITING, Claim, State, next_lease
 from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import Lost, Snoozed, Succeeded
@@ -282,11 +282,11 @@ class Walk:
             given += 1
             suspects += job.is_suspect
             by_queue[job.queue] += 1
-            self.start(view)
+            self.start(view, request)
             yield view
 
-    def start(self, view: JobView) -> None:
-        self.places[Place(view.job.id, view.job.lease + 1)] = view
+    def start(self, view: JobView, request: ClaimRequest) -> None:
+        self.places[Place(view.job.id, next_lease(view.job.lease, request.number))] = view
         for subject in self.subjects(view):
             gate = self.gates.get(subject[:2])
             if gate and gate.rate:

@@ -58,13 +58,15 @@ async def test_several_notes_of_one_job_count_in_order(world: World) -> None:
     claim, other = await world.running(node), await world.running(node)
     east = timezone(timedelta(hours=5, minutes=45))
     lines = [LogLine(at=world.now.astimezone(east), level="INFO", message=f"{number}\0") for number in range(3)]
-    stale = Note(job=claim.job.id, lease=2, node=node.id, saved=b"stale", lines=(lines[0],))
+    stale = Note(job=claim.job.id, lease=claim.job.lease + 1, node=node.id, saved=b"stale", lines=(lines[0],))
     notes = [
-        Note(job=claim.job.id, lease=1, node=node.id, saved=b"1", progress=Progress(1.0), lines=(lines[0],)),
-        Note(job=other.job.id, lease=1, node=node.id, lines=(lines[2],)),
+        Note(
+            job=claim.job.id, lease=claim.job.lease, node=node.id, saved=b"1", progress=Progress(1.0), lines=(lines[0],)
+        ),
+        Note(job=other.job.id, lease=other.job.lease, node=node.id, lines=(lines[2],)),
         stale,
-        Note(job=claim.job.id, lease=1, node=node.id, progress=Progress(2.0), lines=(lines[1],)),
-        Note(job=claim.job.id, lease=1, node=node.id, saved=b"3", progress=Progress(nan)),
+        Note(job=claim.job.id, lease=claim.job.lease, node=node.id, progress=Progress(2.0), lines=(lines[1],)),
+        Note(job=claim.job.id, lease=claim.job.lease, node=node.id, saved=b"3", progress=Progress(nan)),
     ]
 
     assert await world.store.note(notes) == (True, True, False, True, True)
@@ -80,8 +82,8 @@ async def test_a_job_with_nothing_to_keep_is_left_as_it_is(
     """It settles on the short way then, which those that leave traces cannot take."""
     node = await world.node()
     claim = await world.running(node)
-    assert await world.store.note([Note(job=claim.job.id, lease=1, node=node.id)]) == (True,)
+    assert await world.store.note([Note(job=claim.job.id, lease=claim.job.lease, node=node.id)]) == (True,)
     assert postgres.sql(f'SELECT traced FROM "{postgres_schema}".jobs') == [(False,)]  # noqa: S608 -- the test's own
 
-    assert await world.store.note([Note(job=claim.job.id, lease=1, node=node.id, saved=b"")]) == (True,)
+    assert await world.store.note([Note(job=claim.job.id, lease=claim.job.lease, node=node.id, saved=b"")]) == (True,)
     assert postgres.sql(f'SELECT traced FROM "{postgres_schema}".jobs') == [(True,)]  # noqa: S608 -- the test's own

@@ -124,7 +124,9 @@ async def whole_life(world: World) -> None:
     node = await world.node()
     first = await world.running(node)
     line = LogLine(at=world.now, level="INFO", message="hello")
-    assert await store.note([Note(job=first.job.id, lease=1, node=node.id, saved=b"1", lines=(line,))]) == (True,)
+    assert await store.note(
+        [Note(job=first.job.id, lease=first.job.lease, node=node.id, saved=b"1", lines=(line,))]
+    ) == (True,)
     await world.end(first, RAISED)
     await world.end(await world.running(node), Succeeded())
     assert await store.pause("default")

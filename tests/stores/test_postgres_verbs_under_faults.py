@@ -305,7 +305,7 @@ async def test_a_note_that_comes_when_the_attempt_is_ending_is_not_accepted(
         node = await those.node()
         await node.store.enqueue([new()])
         (delivery,) = await node.take()
-        note = Note(job=delivery.claim.job.id, lease=1, node=node.id, saved=b"1")
+        note = Note(job=delivery.claim.job.id, lease=delivery.claim.job.lease, node=node.id, saved=b"1")
         notes: list[asyncio.Future[tuple[bool, ...]]] = []
 
         async def meanwhile() -> None:

@@ -15,6 +15,7 @@ from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, lines
 from mainspring.client.causes import why
 from mainspring.client.words import ago, length
+from mainspring.core.job import claim_count
 from mainspring.stores.records import AttemptView, JobView, LogLine, SlotFacts
 
 
@@ -103,7 +104,7 @@ def _tries(view: JobView) -> str:
 
 def _attempts(attempts: tuple[AttemptView, ...]) -> list[str]:
     columns = (
-        Column("LEASE", right=True),
+        Column("CLAIM", right=True),
         Column("TRY", right=True),
         Column("END"),
         Column("TOOK", right=True),
@@ -115,7 +116,7 @@ def _attempts(attempts: tuple[AttemptView, ...]) -> list[str]:
         columns,
         [
             (
-                str(one.lease),
+                str(claim_count(one.lease)),
                 str(one.attempt),
                 str(one.event),
                 length(one.seconds) if one.seconds is not None else "",

@@ -33,6 +33,8 @@ class State(StrEnum):
 
 WAITING: Final = (State.READY, State.SCHEDULED, State.RETRYING)
 FINISHED: Final = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+_NUMBER_BITS: Final = 32
+"""Of a lease: its low bits are the number of the claim, those above count the claims of the job."""
 
 
 class Cause(StrEnum):
@@ -61,7 +63,8 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     """One durable call of a task.
 
     `attempt` counts executions from 1 and is raised when the job is claimed; `lease` grows with every claim and never
-    falls, so that it can fence what `attempt`, which may be given back, cannot. `revision` grows with every change of
+    falls, so that it can fence what `attempt`, which may be given back, cannot. The number of the claim is part of it:
+    a claim that a failover or a restore undoes and its repetition have different leases. `revision` grows with every change of
     any kind: who decided on an older one decides again. `losses` counts the attempts in a row that were lost with
     their node. `expires_at` is gone once the handler has run.
     """
@@ -90,6 +93,11 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     """It was made by a schedule, whose run of the same id is told how it ends."""
 
     @property
+    def claims(self) -> int:
+        """How many times it was claimed."""
+        return claim_count(self.lease)
+
+    @property
     def attempts_allowed(self) -> int:
         """Its limit, and what operators granted on top."""
         return self.max_attempts + self.granted
@@ -106,6 +114,16 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
         one. A job that kills its worker takes its neighbours with it once more, and its last chance alone.
         """
         return 0 < self.losses >= self.loss_limit - 1
+
+
+def next_lease(lease: int, number: int) -> int:
+    """Return the lease of the next claim of a job: the count of its claims, and below it the number of this claim."""
+    return (claim_count(lease) + 1) << _NUMBER_BITS | number
+
+
+def claim_count(lease: int) -> int:
+    """Return how many claims of its job there were up to this lease."""
+    return lease >> _NUMBER_BITS
 
 
 class Claim(Struct, frozen=True, kw_only=True, gc=False):

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
-from mainspring.core.job import FINISHED, WAITING, Cause, Claim, Job, NodeId, State
+from mainspring.core.job import FINISHED, WAITING, Cause, Claim, Job, NodeId, State, next_lease
 from mainspring.core.outcome import (
     Deferred,
     Expired,
@@ -148,10 +148,14 @@ def first_state(run_at: datetime, now: datetime) -> State:
     return State.READY if run_at <= now else State.SCHEDULED
 
 
-def claim(job: Job, node: NodeId) -> Claim:
-    """Give a node the right to run a job. Both counts must be durable before the handler starts."""
+def claim(job: Job, node: NodeId, number: int = 0) -> Claim:
+    """Give a node the right to run a job. Both counts must be durable before the handler starts.
+
+    `number` is one that the node uses for no other claim.
+    """
     target(job.state, Event.CLAIMED)
-    running = replace(job, state=State.RUNNING, attempt=job.attempt + 1, lease=job.lease + 1, revision=job.revision + 1)
+    lease = next_lease(job.lease, number)
+    running = replace(job, state=State.RUNNING, attempt=job.attempt + 1, lease=lease, revision=job.revision + 1)
     return Claim(job=running, node=node)
 
 

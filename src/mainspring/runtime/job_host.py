@@ -148,6 +148,6 @@ class JobHost:
     def _snooze(self, missing: HostMissing) -> NoReturn:
         self._host.tell_missing(missing)
         job = self._attempt.delivery.claim.job
-        given_back = min(job.lease - job.attempt, 10)  # the leases that were no attempts
+        given_back = min(job.claims - job.attempt, 10)  # the claims that were no attempts
         delay = min(LATER, SOON * 2 ** max(0, given_back))
         raise HostNotReady(delay, str(missing), missing.code) from missing

@@ -71,8 +71,10 @@ class Runner:
         self._abandoned: set[Attempt] = set()
         self._line: deque[tuple[Delivery, float]] = deque()
         self._by_queue: Counter[str] = Counter()
-        self._claims = 0
-        self._strangers: set[tuple[JobId, int]] = set()
+        self._claims: list[float] = []
+        """When each claim under way began, by the monotonic clock."""
+        self._strangers: dict[tuple[JobId, int], float] = {}
+        """Leases held by this node and unknown here, and when each was first reported."""
         self._deadlines = Deadlines(self._attempts.values, partial(self._stop, reason=Reason.TIMEOUT))
 
     # What the claimer asks.
@@ -136,11 +138,12 @@ class Runner:
     @contextmanager
     def claiming(self) -> Iterator[None]:
         """Mark a claim under way: what it has been given may be known to the store before it is known here."""
-        self._claims += 1
+        began = self._clock.monotonic()
+        self._claims.append(began)
         try:
             yield
         finally:
-            self._claims -= 1
+            self._claims.remove(began)
 
     def tell_of_probes(self, changes: Iterable[PhaseChange], node: NodeId) -> None:
         """Tell of breakers that are half open now, because this node has claimed their probe."""
@@ -168,6 +171,12 @@ class Runner:
 
     def _start(self, delivery: Delivery) -> None:
         job = delivery.claim.job
+        if (job.id, job.lease) in self._attempts:
+            self._by_queue[job.queue] -= 1
+            log.error(
+                "job %s (%s) was delivered twice under lease %s; the attempt goes on", job.id, job.task, job.lease
+            )
+            return
         try:
             definition = self._registry.find(job.task)
         except UnknownTask:  # it was unregistered after the claim had been sent
@@ -214,7 +223,7 @@ class Runner:
 
     def _abandon(self, attempt: Attempt) -> None:
         job = attempt.delivery.claim.job
-        if attempt.lease not in self._attempts:
+        if self._attempts.get(attempt.lease) is not attempt:
             return
         attempt.abandoned = True
         del self._attempts[attempt.lease]
@@ -230,7 +239,8 @@ class Runner:
         if attempt.abandoned:
             self._really_ended(attempt)
         else:
-            del self._attempts[attempt.lease]
+            if self._attempts.get(attempt.lease) is attempt:
+                del self._attempts[attempt.lease]
             if attempt.settled:
                 self._after_the_end(attempt, outcome)
             elif outcome is not None:
@@ -366,10 +376,16 @@ class Runner:
         return self._lost_claims(held)
 
     def _lost_claims(self, held: tuple[Held, ...]) -> set[tuple[JobId, int]]:
-        """Seen twice in a row, a beat apart, with no claim under way: then no answer is on its way any more."""
-        strangers = self.unknown(held) if not self._claims else set()
-        lost = strangers & self._strangers
-        self._strangers = strangers - lost
+        """Choose the leases whose claim has ended without an answer.
+
+        Reported twice in a row, so that none of them has just been settled, and for the first time before the oldest
+        claim under way began, so that no answer can still bring it.
+        """
+        now = self._clock.monotonic()
+        seen = {lease: self._strangers.get(lease) for lease in self.unknown(held)}
+        oldest = min(self._claims, default=now)
+        lost = {lease for lease, first in seen.items() if first is not None and first < oldest}
+        self._strangers = {lease: now if first is None else first for lease, first in seen.items() if lease not in lost}
         return lost
 
     def unknown(self, held: tuple[Held, ...]) -> set[tuple[JobId, int]]:

@@ -11,7 +11,7 @@ from sys import maxsize
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mainspring.core.backoff import Backoff
 from mainspring.core.breaker import Breaker, Circuit, PhaseChange
@@ -23,6 +23,7 @@ from mainspring.core.outcome import AttemptError
 from mainspring.core.schedule import Origin, Run, Schedule
 from mainspring.core.unique import UniqueKey
 from mainspring.errors import DeclarationError
+from mainspring.ids import new_claim_number
 
 When: TypeAlias = datetime | timedelta
 """An instant, or a length of time that counts from the store's now."""
@@ -120,6 +121,8 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     """How many suspects may be among them (`Job.is_suspect`); they take `room`, never `ahead`."""
     due_by: datetime | None = None
     """Take only what was due by then; None: by the store's now."""
+    number: int = field(default_factory=new_claim_number)
+    """Part of the leases that it gives (`core.job.next_lease`); a node uses no number twice."""
 
     def room_in(self, queue: str) -> int:
         """How many jobs may come from a queue, as far as its own room goes."""

@@ -48,7 +48,7 @@ class JobsRole(Guarded):
             asked, gates, circuits = self._asked(request), self._tables.gates, self._tables.circuits
             changes: list[PhaseChange] = []
             chosen = choose(asked, gates, circuits, request, now)
-            deliveries = tuple(self._deliver(job, request.node, now, changes) for job in chosen)
+            deliveries = tuple(self._deliver(job, request, now, changes) for job in chosen)
             due = next_due(asked, gates, circuits, request, now)
             claimed = Claimed(deliveries=deliveries, next_due=due, changes=tuple(changes))
         if deliveries:  # one that got nothing must not wake itself
@@ -98,13 +98,13 @@ class JobsRole(Guarded):
             and lane.kind.queue not in paused
         ]
 
-    def _deliver(self, id_: JobId, node: NodeId, now: datetime, changes: list[PhaseChange]) -> Delivery:
+    def _deliver(self, id_: JobId, request: ClaimRequest, now: datetime, changes: list[PhaseChange]) -> Delivery:
         row = self._tables.rows[id_]
         source = row.job.state
-        claim = machine.claim(row.job, node)
-        view = replace(row.view, job=claim.job, node=node, started_at=now)
+        claim = machine.claim(row.job, request.node, request.number)
+        view = replace(row.view, job=claim.job, node=claim.node, started_at=now)
         self._tables.write(row, view, now)
-        self._tables.take_place(claim.job, view.key, node, now)
+        self._tables.take_place(claim.job, view.key, claim.node, now)
         term, change = self._tables.circuits.admit(claim.job.task, Attempt(id_, claim.job.lease), now)
         if change:
             changes.append(change)

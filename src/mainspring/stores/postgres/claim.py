@@ -69,6 +69,7 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
             [mark_at for mark_at, _ in positions],
             [mark_id for _, mark_id in positions],
             wanted,
+            request.number,
         ),
     )
     lines.expects = len(rows) == wanted

@@ -27,7 +27,7 @@ def take(at: datetime | None, request: ClaimRequest, sight: Sight, picked: Picke
         return ()
     lanes = {id_: line.lane for id_, line in picked.jobs}
     numbers = [line.number for _, line in picked.jobs]
-    rows = yield Ask(_TAKE, (at, request.node, sight.rules.version, list(lanes), numbers, request.term))
+    rows = yield Ask(_TAKE, (at, request.node, sight.rules.version, list(lanes), numbers, request.term, request.number))
     traces = yield from traces_of(rows)
     taken = {row[0]: row for row in rows}
     deliveries = tuple(

@@ -103,6 +103,7 @@ class Found(NamedTuple):
 
     job: Job
     holder: NodeId | None
+    previous_lease: int | None
     settled_by: NodeId | None
     started_at: datetime | None
     enqueued_at: datetime
@@ -111,9 +112,9 @@ class Found(NamedTuple):
     traced: bool
 
     @property
-    def settled_lease(self) -> int:
+    def settled_lease(self) -> int | None:
         """The last lease that was settled: every lease is, before the next one is given."""
-        return self.job.lease - (self.job.state is State.RUNNING)
+        return self.previous_lease if self.job.state is State.RUNNING else self.job.lease
 
 
 def hold_waiting(id_: JobId) -> Verb[Job | None]:
@@ -198,10 +199,11 @@ def _read(ids: list[JobId]) -> Verb[dict[JobId, Found]]:
 
 
 def _found(row: Row) -> Found:
-    holder, settled_by, started_at, enqueued_at, key, key_, period, on_conflict, traced = row[19:]
+    holder, previous_lease, settled_by, started_at, enqueued_at, key, key_, period, on_conflict, traced = row[19:]
     return Found(
         job=job(row),
         holder=holder,
+        previous_lease=previous_lease,
         settled_by=settled_by,
         started_at=started_at,
         enqueued_at=enqueued_at,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from mainspring.core.breaker import PhaseChange
-from mainspring.core.job import WAITING, Claim, Job, NodeId, State
+from mainspring.core.job import WAITING, Claim, Job, NodeId, State, next_lease
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 from mainspring.stores.sqlite import breakers, gates, nodes, places, strands
 from mainspring.stores.sqlite.lanes import Lane
@@ -56,7 +56,7 @@ def claim(session: Session, request: ClaimRequest) -> Claimed:
         look_again = True
         while look_again and rooms.left > 0:
             jobs, look_again = pick(session, lanes, rooms, horizon)
-            deliveries += _give(session, request.node, jobs, rooms, changes)
+            deliveries += _give(session, request, jobs, rooms, changes)
             # A clock that was set back shuts keys whose strands stand open: they have to be marked, or they hide others.
             shut = rooms.found_shut()
             gates.mark(session, shut)
@@ -83,7 +83,7 @@ def _by_priority(lanes: Iterator[Lane]) -> Iterator[list[Lane]]:
 
 
 def _give(
-    session: Session, node: NodeId, picks: Sequence[Pick], rooms: Rooms, changes: list[PhaseChange]
+    session: Session, request: ClaimRequest, picks: Sequence[Pick], rooms: Rooms, changes: list[PhaseChange]
 ) -> Iterator[Delivery]:
     """Write the claim, and leave everything as true as it was before: heads, places, rates, marks, probes."""
     if not picks:
@@ -91,13 +91,14 @@ def _give(
     rows = {one.number: one.row for one in picks if one.row is not None}
     if not rows:
         rows = {row[0]: row for row in session.rows(_READ, (str([one.number for one in picks]),))}
-    session.run_many(_TAKE, [(node, session.now, one.number) for one in picks])
+    leases = {number: next_lease(row[_LEASE], request.number) for number, row in rows.items()}
+    session.run_many(_TAKE, [(leases[one.number], request.node, session.now, one.number) for one in picks])
     strands.leave(session, {one.strand for one in picks})
     if rooms.touched:
-        _pass_gates(session, node, picks, rows, rooms)
+        _pass_gates(session, request.node, picks, leases, rooms)
     again = [number for number, row in rows.items() if row[_LEASE]]  # it has had a lease before
     traces = {number: kept for number, *kept in session.rows(_TRACES, (str(again),))} if again else {}
-    deliveries = (_delivery(node, one.lane, rows[one.number], traces.get(one.number)) for one in picks)
+    deliveries = (_delivery(request, one.lane, rows[one.number], traces.get(one.number)) for one in picks)
     return (_through(session, one, rooms, changes) for one in deliveries) if rooms.has_trials else deliveries
 
 
@@ -112,12 +113,12 @@ def _through(session: Session, delivery: Delivery, rooms: Rooms, changes: list[P
     return replace(delivery, term=trial.kept.circuit.term)
 
 
-def _pass_gates(session: Session, node: NodeId, picks: Sequence[Pick], rows: dict[int, Row], rooms: Rooms) -> None:
+def _pass_gates(session: Session, node: NodeId, picks: Sequence[Pick], leases: dict[int, int], rooms: Rooms) -> None:
     taken = []
     for one in picks:
         passages = [*rooms.passages(one.lane), rooms.key_passage(one.lane, one.key)]
         taken += [
-            (passage.gate.scope, passage.gate.name, passage.key, one.job, rows[one.number][_LEASE] + 1, node)
+            (passage.gate.scope, passage.gate.name, passage.key, one.job, leases[one.number], node)
             for passage in passages
             if passage and passage.gate.concurrency is not None
         ]
@@ -137,7 +138,7 @@ def _next_due(session: Session, heads: dict[Lane, int], rooms: Rooms) -> int | N
     return min((due for lane, at in opening.items() if (due := rooms.passes_at(lane, at)) is not None), default=None)
 
 
-def _delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
+def _delivery(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
     """Make what a node is given. With all fields named, a job alone takes 0.87 µs; with those that say something, 0.25."""
     (
         _number, stored_id, state, run_at, attempt, losses, lease, revision, max_attempts, loss_limit, stored_policy,
@@ -156,14 +157,17 @@ def _delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) 
         attempt=attempt + 1,
         losses=losses,
         loss_limit=loss_limit,
-        lease=lease + 1,
+        lease=next_lease(lease, request.number),
         revision=revision + 1,
         retention=retention,
     )
     if granted or of_schedule or expires_at is not None:
         job = replace(job, granted=granted, expires_at=optional_instant(expires_at), of_schedule=of_schedule)
     delivery = Delivery(
-        claim=Claim(job=job, node=node), source=_WAITING[state], payload=payload, enqueued_at=instant(enqueued_at)
+        claim=Claim(job=job, node=request.node),
+        source=_WAITING[state],
+        payload=payload,
+        enqueued_at=instant(enqueued_at),
     )
     if timeout is None and key is None and parent is None and stored_facts is None and traces is None:
         return delivery

@@ -40,6 +40,7 @@ class Found(NamedTuple):
     job: Job
     strand: int | None
     holder: NodeId | None
+    previous_lease: int | None
     settled_by: NodeId | None
     started_at: int | None
     enqueued_at: int
@@ -49,21 +50,22 @@ class Found(NamedTuple):
     """It is, or was, the probe of its task's breaker."""
 
     @property
-    def settled_lease(self) -> int:
+    def settled_lease(self) -> int | None:
         """The last lease that was settled: every lease is, before the next one is given."""
-        return self.job.lease - (self.job.state is State.RUNNING)
+        return self.previous_lease if self.job.state is State.RUNNING else self.job.lease
 
 
 def read(session: Session, stored_id: bytes) -> Found | None:
     row = session.row(_READ, (stored_id,))
     if row is None:
         return None
-    strand, holder, settled_by, started_at, enqueued_at, key, unique_text, probes = row[18:]
+    strand, holder, previous_lease, settled_by, started_at, enqueued_at, key, unique_text, probes = row[18:]
     return Found(
         number=row[0],
         job=job(row, session.lane(row[2])),
         strand=strand,
         holder=holder,
+        previous_lease=previous_lease,
         settled_by=settled_by,
         started_at=started_at,
         enqueued_at=enqueued_at,
@@ -276,7 +278,7 @@ def _end_attempt(session: Session, found: Found, node: NodeId, settlement: Settl
             reason,
         ),
     )
-    if job.lease > _ATTEMPTS_KEPT:  # every lease before this one has left a row
-        session.run(_TRIM_ATTEMPTS, (found.number, job.lease - _ATTEMPTS_KEPT))
+    if job.claims > _ATTEMPTS_KEPT:  # every claim before this one has left a row
+        session.run(_TRIM_ATTEMPTS, (found.number, _ATTEMPTS_KEPT))
     if error is not None:
         session.run(_KEEP_ERROR, (found.number, error))

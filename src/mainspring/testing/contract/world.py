@@ -62,6 +62,11 @@ class Fields(TypedDict, total=False):
     facts: Facts
 
 
+def claim_number(claim: Claim) -> int:
+    """Return the number of a claim, which is part of its lease."""
+    return claim.job.lease & 0xFFFF_FFFF
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A node that has joined."""

@@ -13,7 +13,8 @@ held AS MATERIALIZED (
     FOR UPDATE OF jobs SKIP LOCKED
 )
 UPDATE mainspring.jobs SET
-    lane = NULL, state = 'running', attempt = attempt + 1, lease = lease + 1, revision = revision + 1, node = $2,
+    lane = NULL, state = 'running', attempt = attempt + 1, previous_lease = lease,
+    lease = ((lease >> 32) + 1) << 32 | $7::bigint, revision = revision + 1, node = $2,
     started_at = (SELECT now FROM clock)
 FROM held WHERE jobs.id = ANY (ARRAY[held.id])
 RETURNING

@@ -9,15 +9,15 @@ import pytest
 
 from mainspring.core import machine
 from mainspring.core.command import CancelJob
-from mainspring.core.job import State
+from mainspring.core.job import State, claim_count
 from mainspring.core.limits import MOMENT
 from mainspring.core.names import Name
 from mainspring.core.outcome import Interrupted, Outcome, Raised, Snoozed, Succeeded
 from mainspring.errors import NodeGone
-from mainspring.stores.records import Delivery, Facts, Held, Note
+from mainspring.stores.records import ClaimRequest, Delivery, Facts, Held, Note
 from mainspring.testing.contract.obligation import GENERAL, obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.world import ERROR, HOUR, RESIZE, SECOND, SEND, Member, World
+from mainspring.testing.contract.world import ERROR, HOUR, RESIZE, SECOND, SEND, TASKS, Member, World, claim_number
 
 
 class ClaimContract(Contract):
@@ -28,10 +28,14 @@ class ClaimContract(Contract):
         node = await world.node()
         other = await world.open()
         id_ = await world.enqueue()
-        expected = machine.claim(await world.job(id_), node.id)
+        waiting = await world.job(id_)
         world.clock.advance("1s")
 
-        assert await world.claim_one(node) == expected
+        request = ClaimRequest(node=node.id, term=node.term, tasks=TASKS, number=0xFFFF_FFFF)
+        expected = machine.claim(waiting, node.id, request.number)
+        (delivery,) = (await world.store.claim(request)).deliveries
+        assert delivery.claim == expected
+        assert claim_number(delivery.claim) == request.number
         (view,) = await other.get([id_])
         assert view is not None
         assert (view.job, view.node, view.started_at) == (expected.job, node.id, world.now)
@@ -41,7 +45,7 @@ class ClaimContract(Contract):
         node, bystander = await world.node(), await world.node()
         claim = await world.running(node)
 
-        assert (await world.store.renew(node.id, node.term)).held == (Held(job=claim.job.id, lease=1),)
+        assert (await world.store.renew(node.id, node.term)).held == (Held(job=claim.job.id, lease=claim.job.lease),)
         assert (await world.store.renew(bystander.id, bystander.term)).held == ()
 
     @obligation("claim", 1)
@@ -63,7 +67,7 @@ class ClaimContract(Contract):
             facts=facts,
         )
 
-        await world.store.note([Note(job=new.id, lease=1, node=node.id, saved=b'{"page":3}')])
+        await world.store.note([Note(job=new.id, lease=first.claim.job.lease, node=node.id, saved=b'{"page":3}')])
         await world.end(first.claim, Raised(error=ERROR))
         world.clock.advance("1h")
         (second,) = await world.claim(node)
@@ -261,13 +265,14 @@ class ClaimContract(Contract):
     async def test_every_claim_of_a_job_has_a_lease_of_its_own(self, world: World) -> None:
         first, second = await world.node(), await world.node()
         await world.enqueue()
-        leases = []
+        leases: list[int] = []
         for node in (first, first, second, second):
             claim = await world.claim_one(node)
             leases.append(claim.job.lease)
             await world.end(claim, Snoozed(delay=0 * SECOND))
 
-        assert leases == [1, 2, 3, 4]
+        assert [claim_count(lease) for lease in leases] == [1, 2, 3, 4]
+        assert leases == sorted(leases)
 
     @obligation("claim", 8)
     @obligation(GENERAL, 1)

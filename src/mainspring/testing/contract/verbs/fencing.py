@@ -120,10 +120,30 @@ async def held_by_another_node(world: World) -> Fenced:
     return Fenced(replace(claim, node=node.id), node)
 
 
-async def a_lease_that_was_never_given(world: World) -> Fenced:
+async def undone_by_a_failover_and_claimed_again_by_the_same_node(world: World) -> Fenced:
+    """The right job, node, attempt, revision and count of claims; only the number of the claim is another."""
+    node = await world.node()
+    return Fenced(undone(await world.running(node)), node)
+
+
+async def undone_by_a_failover_claimed_again_and_ended_by_the_same_node(world: World) -> Fenced:
     node = await world.node()
     claim = await world.running(node)
-    return Fenced(replace(claim, job=replace(claim.job, lease=claim.job.lease + 1)), node)
+    await world.end(claim, FATAL)
+    return Fenced(undone(claim), node)
+
+
+async def undone_by_a_failover_claimed_again_snoozed_and_claimed_by_the_same_node(world: World) -> Fenced:
+    node = await world.node()
+    claim = await world.running(node)
+    await world.end(claim, NOW_AGAIN)
+    await world.claim_one(node)
+    return Fenced(undone(claim), node)
+
+
+def undone(claim: Claim) -> Claim:
+    """Make the claim that a store gave for this job before it lost it and gave the present one."""
+    return replace(claim, job=replace(claim.job, lease=claim.job.lease ^ 1))
 
 
 WAYS: list[Callable[[World], Awaitable[Fenced]]] = [
@@ -138,7 +158,9 @@ WAYS: list[Callable[[World], Awaitable[Fenced]]] = [
     reaped_and_claimed_by_another_node,
     reaped_and_ended_by_another_node,
     held_by_another_node,
-    a_lease_that_was_never_given,
+    undone_by_a_failover_and_claimed_again_by_the_same_node,
+    undone_by_a_failover_claimed_again_and_ended_by_the_same_node,
+    undone_by_a_failover_claimed_again_snoozed_and_claimed_by_the_same_node,
 ]
 every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 

@@ -49,7 +49,7 @@ class KeepingContract(Contract):
         node = await world.node()
         claim = await world.running(node, retention=KEEP, unique=UniqueKey(key="a"))
         line = LogLine(at=world.now, level="INFO", message="hello")
-        await world.store.note([Note(job=claim.job.id, lease=1, node=node.id, lines=(line,))])
+        await world.store.note([Note(job=claim.job.id, lease=claim.job.lease, node=node.id, lines=(line,))])
         await world.end(claim, FATAL)
         world.clock.advance("3h")
         await prune_all(world)

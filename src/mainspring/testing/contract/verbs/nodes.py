@@ -103,7 +103,7 @@ class NodesContract(Contract):
 
         pulse = await world.store.renew(node.id, node.term)
 
-        assert pulse.held == (Held(job=mine[2].job.id, lease=1, cancel_requested_at=world.now),)
+        assert pulse.held == (Held(job=mine[2].job.id, lease=mine[2].job.lease, cancel_requested_at=world.now),)
 
     @obligation("renew", 3)
     async def test_a_renewal_tells_the_nodes_that_are_not_dead(self, world: World) -> None:

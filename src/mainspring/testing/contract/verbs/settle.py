@@ -62,7 +62,7 @@ class SettleContract(Contract):
         assert view.result == (outcome.result if isinstance(outcome, Succeeded) else None)
         expected = AttemptView(
             job=claim.job.id,
-            lease=1,
+            lease=claim.job.lease,
             attempt=1,
             node=node.id,
             event=settlement.change.event,
@@ -239,7 +239,7 @@ class SettleContract(Contract):
         node = await world.node()
         claim = await world.running(node)
         line = LogLine(at=world.now, level="INFO", message="hello")
-        await world.store.note([Note(job=claim.job.id, lease=1, node=node.id, lines=(line,))])
+        await world.store.note([Note(job=claim.job.id, lease=claim.job.lease, node=node.id, lines=(line,))])
         await world.end(claim, FATAL)
         assert await world.store.log_lines(claim.job.id) == (line,)
 

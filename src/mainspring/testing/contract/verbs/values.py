@@ -18,7 +18,7 @@ from mainspring.duration import LONGEST
 from mainspring.stores.records import Facts, JobView, LogLine, Note, Progress
 from mainspring.testing.contract.obligation import GENERAL, obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.world import World
+from mainspring.testing.contract.world import World, claim_number
 
 BYTES = [b"", b"\x00", b"null", bytes(range(256)), b"\xff\xfe" * 200_000, '{"ä":"\u2028"}'.encode()]
 TEXT = "späte Grüße 🕰 'quoted' \"twice\" \\ % ; -- \n\ttabbed \u202e\u2028"
@@ -93,7 +93,7 @@ class ValuesContract(Contract):
         node = await world.node()
         id_ = await world.enqueue(payload=value)
         (delivery,) = await world.claim(node)
-        await world.store.note([Note(job=id_, lease=1, node=node.id, saved=value)])
+        await world.store.note([Note(job=id_, lease=delivery.claim.job.lease, node=node.id, saved=value)])
         await world.end(delivery.claim, Succeeded(value))
 
         view = await world.view(id_)
@@ -113,7 +113,7 @@ class ValuesContract(Contract):
         error = AttemptError(type=TEXT, message=TEXT * 100, traceback="\n".join([TEXT] * 200))
         progress = Progress(100 / 3, TEXT)
         lines = (LogLine(at=world.now, level=TEXT, message=TEXT), LogLine(at=world.now, level="", message=""))
-        note = Note(job=claim.job.id, lease=1, node=node.id, progress=progress, lines=lines)
+        note = Note(job=claim.job.id, lease=claim.job.lease, node=node.id, progress=progress, lines=lines)
         await world.store.note([note])
         await world.end(claim, Raised(error=error))
 
@@ -145,10 +145,10 @@ class ValuesContract(Contract):
         job = await world.job(id_)
         (delivery,) = await world.claim(node)
         line = LogLine(at=given, level="INFO", message="")
-        await world.store.note([Note(job=id_, lease=1, node=node.id, lines=(line,))])
+        await world.store.note([Note(job=id_, lease=delivery.claim.job.lease, node=node.id, lines=(line,))])
         (kept,) = await world.store.log_lines(id_)
 
-        assert delivery.claim == claimed(job, node.id)
+        assert delivery.claim == claimed(job, node.id, claim_number(delivery.claim))
         for instant, expected in [
             (job.run_at, given),
             (job.expires_at, wanted),
