@@ -181,8 +181,8 @@ def test_an_error_that_is_not_worth_it_fails_at_once() -> None:
     assert after(change).keep_until == NOW + timedelta(days=7)
 
 
-def test_a_lost_attempt_runs_again_at_once() -> None:
-    change = decide(a_claim(), Lost(), NOW, 0.5)
+def test_a_lost_attempt_runs_again_at_once_and_keeps_its_position() -> None:
+    change = decide(a_claim(), Lost(), NOW + MINUTE, 0.5)
     assert (after(change).state, after(change).run_at, after(change).losses) == (State.READY, NOW, 1)
 
 
@@ -222,15 +222,16 @@ def test_only_an_attempt_that_ran_to_its_end_breaks_a_row_of_losses(between: Out
 
 
 @pytest.mark.parametrize(("outcome", "state", "run_at"), [
-    (Snoozed(delay=MINUTE), State.SCHEDULED, NOW + MINUTE),
-    (Deferred(delay=MINUTE), State.SCHEDULED, NOW + MINUTE),
+    (Snoozed(delay=MINUTE), State.SCHEDULED, NOW + 2 * MINUTE),
+    (Deferred(delay=MINUTE), State.SCHEDULED, NOW + 2 * MINUTE),
     (Interrupted(started=True), State.READY, NOW),
+    (Interrupted(started=False), State.READY, NOW),
 ])  # fmt: skip
 def test_an_attempt_that_is_given_back_is_as_if_it_had_never_been(
     outcome: Outcome, state: State, run_at: datetime
 ) -> None:
     job = a_job(attempt=1, lease=next_lease(0, 4))
-    change = decide(claim(job, NODE), outcome, NOW, 0.5)
+    change = decide(claim(job, NODE), outcome, NOW + MINUTE, 0.5)
     assert (after(change).state, after(change).run_at, after(change).attempt) == (state, run_at, 1)
     assert after(change).claims == 2
 

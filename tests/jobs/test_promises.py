@@ -646,6 +646,27 @@ async def test_7_a_store_that_is_away_cannot_hold_up_a_shutdown(
             assert (await ended(job)).job.state is SUCCEEDED
 
 
+async def test_7_jobs_that_a_shutdown_interrupted_run_first_on_the_next_node_and_in_order(app: Mainspring) -> None:
+    starts: list[int] = []
+
+    @app.task
+    async def work(number: int) -> None:
+        starts.append(number)
+        if len(starts) <= 3:
+            await asyncio.sleep(HOUR)
+
+    async with app:
+        async with app.node(concurrency=3, grace=0):
+            await work.enqueue_many([work.call(number) for number in range(3)])
+            await until(1)
+            jobs = await work.enqueue_many([work.call(number) for number in range(3, 3000)])
+            await until(2)
+        assert starts == [0, 1, 2]
+        async with app.node(concurrency=3):
+            await ended(jobs[-1])
+    assert starts[3:] == list(range(3000))
+
+
 # 8. Order is kept where it is promised.
 
 
@@ -666,6 +687,25 @@ async def test_8_jobs_of_one_queue_and_priority_are_claimed_by_due_time_and_then
         async with app.node(concurrency=1):
             await until(8)
     assert order == ["due at 1", "twin 0", "twin 1", "twin 2", "twin 3", "twin 4", "due at 3", "due at 5"]
+
+
+async def test_8_jobs_that_were_claimed_ahead_and_given_back_run_in_the_order_of_their_due_times(
+    app: Mainspring,
+) -> None:
+    starts: list[int] = []
+
+    @app.task
+    async def work(number: int) -> None:
+        starts.append(number)
+        # Quick ones, so that the node claims ahead; then all places are taken for longer than a claimed job may wait.
+        await asyncio.sleep(4.0 if 3000 <= number < 3005 else 0.001)
+
+    async with app:
+        jobs = await work.enqueue_many([work.call(number) for number in range(6000)])
+        async with app.node(concurrency=5) as node:
+            await ended(jobs[-1])
+    assert node.events.counts["given_back_unstarted"] > 10, "nothing had been claimed ahead"
+    assert starts == list(range(6000))
 
 
 async def test_8_order_survives_a_store_with_a_bad_day(make_store: MakeStore, virtual_time: VirtualTime) -> None:

@@ -18,10 +18,10 @@ from mainspring.core.command import MoveJob
 from mainspring.core.job import Claim, JobId
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
-from mainspring.core.outcome import Interrupted
+from mainspring.core.outcome import Interrupted, Lost, Outcome
 from mainspring.handle import JobHandle
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.records import Delivery, Settlement
+from mainspring.stores.records import Delivery, Settlement, Verdict
 from mainspring.task import Task
 from tests.servers.postgres import Server
 from tests.servers.system import PATIENCE
@@ -173,13 +173,35 @@ async def scheduled_come_due(both: Pair) -> float:
 
 async def given_back(both: Pair) -> float:
     job, deliveries = await both.taken_elsewhere(both.other.work)
-    here = [
-        replace(one.claim.job, queue="default") for one in deliveries
-    ]  # of a queue that the node works, from now on
+    return await started_after(both, job, deliveries, Interrupted(started=True))
+
+
+async def given_back_long_after_it_was_due(both: Pair) -> float:
+    """The job keeps its due time, in front of which marks have moved on."""
+    job, deliveries = await both.taken_elsewhere(both.other.work)
+    await both.drain(200)
+    return await started_after(both, job, deliveries, Interrupted(started=True))
+
+
+async def lost_long_after_it_was_due(both: Pair) -> float:
+    doomed = await both.those.node(tasks=[Name("", "work")])
+    job = await both.other.work.using(queue="elsewhere").enqueue()
+    claimed = await doomed.claim(queues={"elsewhere": 1})
+    await both.drain(200)
+    assert await doomed.store.declare_dead(doomed.id, doomed.term)
+    return await started_after(both, job, list(claimed.deliveries), Lost())
+
+
+async def started_after(both: Pair, job: JobHandle[None], deliveries: list[Delivery], outcome: Outcome) -> float:
+    """End the attempts of another node, and move their jobs to a queue that the node works."""
     changes = [
-        machine.decide(Claim(job=one, node=both.late.id), Interrupted(started=True), both.now(), 0.5) for one in here
+        machine.decide(
+            Claim(job=replace(one.claim.job, queue="default"), node=one.claim.node), outcome, both.now(), 0.5
+        )
+        for one in deliveries
     ]
-    await both.late.store.settle([Settlement(change=change, by=both.late.id) for change in changes])
+    answers = await both.late.store.settle([Settlement(change=change, by=both.late.id) for change in changes])
+    assert [answer.verdict for answer in answers] == [Verdict.ACCEPTED]
     began = time.monotonic()
     return await both.node.start(job.id) - began
 
@@ -235,6 +257,8 @@ STORIES = [
     snoozed_come_due,
     scheduled_come_due,
     given_back,
+    given_back_long_after_it_was_due,
+    lost_long_after_it_was_due,
     moved_into_the_past,
     in_a_resumed_queue,
     behind_a_raised_limit,

@@ -75,7 +75,7 @@ def timeline(
         *_of_the_last(view, attempts),
         *(_of_a_line(one) for one in entries),
         *_of_the_end(view, attempts, entries),
-        *_of_now(view, now),
+        *_of_now(view, attempts, now),
     ]
     return tuple(sorted(moments, key=lambda moment: moment.at))  # those of one instant stay in the order above
 
@@ -127,13 +127,15 @@ def _of_the_end(view: JobView, attempts: Sequence[AttemptView], entries: Sequenc
         yield Moment(at=max([job.finished_at, *ends]), word="finished", text=text)
 
 
-def _of_now(view: JobView, now: datetime) -> Iterator[Moment]:
+def _of_now(view: JobView, attempts: Sequence[AttemptView], now: datetime) -> Iterator[Moment]:
     job = view.job
     if job.state is State.RUNNING:
         progress = f"{view.progress.percent:.0f} % {view.progress.message}".rstrip() if view.progress else ""
         yield Moment(at=now, word="running", text=progress, node=view.node, lease=job.lease)
     elif job.state in WAITING:
-        yield Moment(at=job.run_at, word="due", text=f"attempt {job.attempt + 1} of {job.attempts_allowed}")
+        # A job that was lost or given back keeps its due time, which lies before the end of that attempt.
+        due = max([job.run_at, *(one.ended_at for one in attempts)])
+        yield Moment(at=due, word="due", text=f"attempt {job.attempt + 1} of {job.attempts_allowed}")
 
 
 def _of_a_line(line: Entry) -> Moment:

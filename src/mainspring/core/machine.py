@@ -186,14 +186,15 @@ def _after(job: Job, outcome: Outcome, now: datetime, roll: float) -> tuple[Even
         case Lost():
             return _lose(replace(job, losses=job.losses + 1, expires_at=None), now)
         # From here on the attempt does not count. A handler that snoozed has shown that it does not kill its worker;
-        # one that was never called, or was cut short, has shown nothing and keeps its losses.
+        # one that was never called, or was cut short, has shown nothing and keeps its losses. A job that is given back
+        # keeps its due time, and with it its position in the queue: docs/decisions/0048.
         case Snoozed(delay=delay):
             return _wait(replace(_given_back(job), losses=0, expires_at=None), Event.SNOOZED, now + delay)
         case Deferred(delay=delay):
             return _wait(_given_back(job), Event.SNOOZED, now + delay)
         case Interrupted(started=started):
             expires_at = None if started else job.expires_at
-            return _wait(replace(_given_back(job), expires_at=expires_at), Event.GIVEN_BACK, now)
+            return _wait(replace(_given_back(job), expires_at=expires_at), Event.GIVEN_BACK, job.run_at)
         case Expired():
             return _finish(_given_back(job), Event.FAILED, now, Cause.EXPIRED)
         case NoSuchTask():
@@ -253,7 +254,7 @@ def _lose(job: Job, now: datetime) -> tuple[Event, Job]:
         return _finish(job, Event.FAILED, now, Cause.POISON)
     if not job.has_attempts_left:
         return _finish(job, Event.FAILED, now, Cause.LOST)
-    return _wait(job, Event.LOST, now)  # at once: the job did nothing wrong that is known
+    return _wait(job, Event.LOST, job.run_at)  # at once, and with its position: nothing is known against the job
 
 
 def _given_back(job: Job) -> Job:

@@ -54,7 +54,7 @@ class Claimer:
 
     async def step(self) -> Directive:
         me = self._me()
-        self._runner.give_back_late()
+        await self._runner.give_back_late()
         if self.quiet or self.silent:
             return Sleep(self._look(), wakeable=True)
         light, heavy = self._tasks()

@@ -8,7 +8,7 @@ its limits count, stays taken until it has really ended.
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -299,11 +299,18 @@ class Runner:
 
     # What the node asks.
 
-    def give_back_late(self) -> None:
-        """Return what has waited for a place for too long, so that others may run it."""
-        now = self._clock.monotonic()
-        while self._line and now - self._line[0][1] > LATE:
-            self._give_back(self._line.popleft()[0])
+    async def give_back_late(self) -> None:
+        """Return jobs that have waited for a place for too long, so that others may run them.
+
+        All that were claimed after them go with them, and for up to a second the caller waits until that is written:
+        else these, or the next claim, would overtake them.
+        """
+        if not self._line or self._clock.monotonic() - self._line[0][1] <= LATE:
+            return
+        self.give_back_all()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LATE):
+                await self._settler.emptied()
 
     def give_back_all(self) -> None:
         """Return all that has not been started."""

@@ -11,11 +11,11 @@ import pytest
 from mainspring.core.command import MoveJob
 from mainspring.core.job import Job, JobId
 from mainspring.core.limits import MOMENT
-from mainspring.core.outcome import Lost, Succeeded
+from mainspring.core.outcome import Interrupted, Lost, Snoozed, Succeeded
 from mainspring.stores.records import NewJob, Verdict
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.world import HOUR, RAISED, World
+from mainspring.testing.contract.world import HOUR, RAISED, SECOND, World
 
 
 class OrderContract(Contract):
@@ -57,19 +57,42 @@ class OrderContract(Contract):
         assert [one.claim.job.id for one in await world.claim(node, room=5)] == sorted(ids)
 
     @obligation("claim", 4)
-    async def test_a_job_that_comes_back_stands_where_its_new_time_says(self, world: World) -> None:
-        node, reaper = await world.node(), await world.node()
-        raised = await world.running(node)
+    async def test_a_retried_or_snoozed_job_stands_where_its_new_time_says(self, world: World) -> None:
+        node = await world.node()
+        snoozed, raised = await world.running(node), await world.running(node)
         await world.end(raised, RAISED)
-        lost = await world.running(node)
-        world.clock.advance("10s")
-        await world.kill(node)
-        await world.settle(lost, Lost(), by=reaper.id)
-        world.clock.advance("1s")
+        await world.end(snoozed, Snoozed(delay=11 * SECOND))
+        world.clock.advance("11s")
         fresh = await world.enqueue()
 
-        claimed = [one.claim.job.id for one in await world.claim(reaper, room=3)]
-        assert claimed == [raised.job.id, lost.job.id, fresh]
+        claimed = [one.claim.job.id for one in await world.claim(node, room=3)]
+        assert claimed == [raised.job.id, snoozed.job.id, fresh]
+
+    @obligation("claim", 4)
+    @obligation("settle", 12)
+    @pytest.mark.parametrize("end", ["lost", "interrupted", "never started"])
+    async def test_a_job_that_is_lost_or_given_back_keeps_its_position_in_front_of_a_backlog(
+        self, world: World, end: str
+    ) -> None:
+        node, other = await world.node(), await world.node()
+        await world.enqueue_all([world.new() for _ in range(6)])
+        early = [one.claim for one in await world.claim(node, room=5)]
+        world.clock.advance("1m")
+        await world.enqueue_all([world.new() for _ in range(2000)])
+        for _ in range(4):  # a store may remember where its claims end: behind the jobs that come back
+            assert len(await world.claim(other, room=25)) == 25
+        world.clock.advance("1m")
+        if end == "lost":
+            await world.kill(node)
+        outcome = Lost() if end == "lost" else Interrupted(started=end == "interrupted")
+        settlements = [world.settlement(claim, outcome, by=other.id if end == "lost" else None) for claim in early]
+        answers = await world.store.settle([settlements[number] for number in (3, 1, 4, 0, 2)])
+        assert {one.verdict for one in answers} == {Verdict.ACCEPTED}
+
+        assert [await world.job(claim.job.id) for claim in early] == [one.change.after for one in settlements]
+        expected = [claim.job.id for claim in early]
+        assert [one.claim.job.id for one in await world.claim(other, room=3)] == expected[:3]
+        assert [one.claim.job.id for one in await world.claim(other, room=3)][:2] == expected[3:]
 
     @obligation("claim", 4)
     async def test_a_moved_job_stands_where_it_was_moved_to(self, world: World) -> None:
