@@ -42,7 +42,7 @@ from mainspring.core.codec import Value
 from mainspring.core.job import Cause, JobId, NodeId, State
 from mainspring.core.limits import Limit
 from mainspring.core.names import Name
-from mainspring.core.rules import Rule
+from mainspring.core.rules import Once, Rule
 from mainspring.duration import Duration, duration
 from mainspring.errors import DeclarationError, NameTaken, PayloadError, ScheduleError, UnknownTask
 from mainspring.handle import JobHandle
@@ -271,6 +271,8 @@ class Mainspring:
             if plan.until is not None and plan.until <= self.clock.now():
                 # No error: code may stand for longer than what it plans.
                 log.warning("schedule %s will make no job: its until, %s, has passed", planned, plan.until.isoformat())
+            if isinstance(rule, Once) and rule.when <= self.clock.now():
+                log.warning("schedule %s will make no job: its time, %s, has passed", planned, rule.when.isoformat())
             self._planned.add(planned, plan)
             return task
 

@@ -115,6 +115,25 @@ async def test_a_program_that_declares_nothing_and_names_no_owner_takes_nothing_
     assert list(await names(program())) == ["a"]
 
 
+async def test_a_schedule_that_was_taken_out_of_the_code_and_stays_is_reported_at_each_start(
+    program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    def reported() -> list[str]:
+        return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+
+    await deploy(program({"nightly": Every(HOUR)}))
+    assert reported() == []
+    for _ in range(2):
+        caplog.clear()
+        await deploy(program())
+        (line,) = reported()
+        assert "schedule nightly is not declared here and goes on" in line
+        assert "`mainspring schedules remove nightly`" in line
+    caplog.clear()
+    await deploy(program(task="another"))
+    assert reported() == [], "it is most likely another program's"
+
+
 async def test_a_program_that_runs_no_node_declares_nothing(program: Program) -> None:
     app = program({"a": Every(HOUR)})
     async with app:

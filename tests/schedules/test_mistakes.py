@@ -255,6 +255,17 @@ def test_a_declaration_that_has_come_to_its_end_is_told_in_the_log(
     ]
 
 
+def test_a_declared_time_that_has_passed_is_reported(app: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+    @app.schedule(Once("2029-12-31T00:00:00Z"), name="old")
+    @app.schedule(Once("2031-01-01T00:00:00Z"), name="new")
+    @app.task
+    async def work() -> None: ...
+
+    assert [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING] == [
+        "schedule old will make no job: its time, 2029-12-31T00:00:00+00:00, has passed"
+    ]
+
+
 async def test_a_jitter_is_not_longer_than_the_interval(app: Mainspring, work: Task[..., Any]) -> None:
     says = "a jitter of 0:02:00 is longer than the interval of 0:01:00"
     with pytest.raises(ScheduleError, match=says):

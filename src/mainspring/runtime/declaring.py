@@ -83,7 +83,24 @@ class _Declaration:
         overtaken = [name for name, how in done.items() if how is _Done.OVERTAKEN]
         for name in overtaken:
             log.warning("schedule %s is still not what is declared: others change it all the time", name)
+        self._report_undeclared(tasks)
         return await self._remove(tasks) and not overtaken
+
+    def _report_undeclared(self, tasks: frozenset[Name]) -> None:
+        """Log schedules of this owner that nothing here declares, and that stay: another program may declare them."""
+        for schedule in (look.schedule for look in self._owned):
+            if schedule.name in self._planned.plans or _may_go(self._planned, schedule, tasks):
+                continue
+            if schedule.plan.template.task in tasks and not is_older(self._planned.release, schedule.release):
+                log.warning(
+                    "schedule %s is not declared here and goes on; if it was taken out of the code, remove it with "
+                    "`mainspring schedules remove %s`, or give the app an owner: Mainspring(..., owner=%r)",
+                    schedule.name,
+                    schedule.name,
+                    "myapp",
+                )
+            else:
+                log.debug("schedule %s is not declared here and goes on", schedule.name)
 
     async def resume(self) -> None:
         """Let schedules go on that were paused only because nobody declared them."""
