@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import tracemalloc
 from typing import NoReturn
 
 import pytest
@@ -144,6 +145,29 @@ def test_long_texts_are_cut_in_the_middle() -> None:
     assert len(error.traceback) < 30_100
 
 
+@pytest.mark.parametrize("how", ["message", "note", "cause", "member", "syntax error"])
+def test_a_huge_text_is_cut_before_it_is_formatted(how: str) -> None:
+    huge = "line\n" * 4_000_000
+    error: BaseException = Declined(huge if how == "message" else "card 7")
+    if how == "note":
+        error.add_note(huge)
+    if how == "member":
+        error = ExceptionGroup("both", [ValueError("one"), ValueError(huge)])
+    if how == "syntax error":
+        error = SyntaxError(huge)
+    caught = raised(error, cause=ValueError(huge) if how == "cause" else None)
+
+    tracemalloc.start()
+    try:
+        written = attempt_error(caught)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(written.traceback) < 30_100
+    assert peak < 5_000_000
+
+
 def test_an_endless_recursion_is_told_in_short() -> None:
     def one(depth: int) -> None:
         two(depth + 1)
@@ -166,6 +190,19 @@ def test_what_no_database_takes_is_written_in_another_way() -> None:
     assert error.message == "a lone \\ud800 and a \\x00"
     error.traceback.encode()
     assert "\0" not in error.traceback
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
+def test_an_error_whose_message_would_end_the_program_is_written_down(end: type[BaseException]) -> None:
+    class Deadly(Exception):
+        def __str__(self) -> str:
+            raise end
+
+    error = attempt_error(raised(Deadly()))
+
+    assert error.type.endswith("Deadly")
+    assert end.__name__ in error.message
+    assert "Deadly" in error.traceback or end.__name__ in error.traceback
 
 
 def test_an_error_that_cannot_be_told_is_told_of_all_the_same() -> None:

@@ -629,7 +629,7 @@ async def test_a_cancel_by_somebody_else_is_an_error_and_not_the_end_of_the_node
         return ctx.previous_error.type
 
     async with bench.app.node():
-        assert await (await work.enqueue()).result("1m") == "CancelledError"
+        assert await (await work.enqueue()).result("1m") == "asyncio.exceptions.CancelledError"
 
 
 async def test_a_result_that_is_not_of_the_declared_type_is_an_error_of_the_attempt(bench: Bench) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from mainspring import Context, Mainspring, Retry, Snooze
 from mainspring.core.job import Cause, State
+from mainspring.errors import Escaped
 from mainspring.runtime.events import StateChange
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
@@ -108,6 +109,58 @@ async def test_a_function_in_a_process_whose_result_cannot_be_kept_is_not_called
     assert (view.job.state, view.job.cause, view.job.attempt) == (State.FAILED, Cause.REFUSED, 1)
     assert view.error is not None
     assert view.error.type == "mainspring.errors.BadResult"
+
+
+# Handlers that raise what an event loop or a thread does not let through.
+
+
+class Deadly(Exception):
+    """An error whose message ends the program of whoever reads it."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("executor", ["coroutine", "thread"])
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit("out"), asyncio.CancelledError()], ids=repr)
+@pytest.mark.parametrize("is_retried", [True, False])
+async def test_such_an_error_is_one_class_for_the_policy_and_kept_as_it_was(
+    bench: Bench, executor: str, error: BaseException, *, is_retried: bool
+) -> None:
+    async def coroutine() -> None:
+        raise error.with_traceback(None)
+
+    def thread() -> None:
+        raise error.with_traceback(None)
+
+    retried, refused = Retry.fixed(1, retry_on=(Escaped,), max_attempts=2), Retry.fixed(1, fail_on=(Escaped,))
+    policy = retried if is_retried else refused
+    work = bench.app.task(name="work", retry=policy)(coroutine if executor == "coroutine" else thread)
+    async with bench.app.node():
+        job = await work.enqueue()
+        await bench.until_finished(job.id)
+    view = await bench.view(job.id)
+
+    expected = (Cause.EXHAUSTED, 2) if is_retried else (Cause.REFUSED, 1)
+    assert (view.job.cause, view.job.attempt) == expected
+    assert view.error is not None
+    assert view.error.type.rpartition(".")[2] == type(error).__name__
+    assert view.error.message == (str(error) or "something that the function awaited was cancelled")
+
+
+async def test_an_error_whose_message_raises_ends_its_own_job_alone(bench: Bench) -> None:
+    @bench.app.task(name="work", max_attempts=1)
+    async def work(*, deadly: bool) -> int:
+        if deadly:
+            raise Deadly
+        return 7
+
+    async with bench.app.node():
+        job = await work.enqueue(deadly=True)
+        await bench.until_finished(job.id)
+        assert await (await work.enqueue(deadly=False)).result("1m") == 7
+
+    assert (await bench.view(job.id)).job.state is State.FAILED
 
 
 # Handlers that say odd things.

@@ -6,10 +6,9 @@ from typing import Final
 
 from mainspring.core.job import JobId
 from mainspring.core.outcome import AttemptError, Interrupted, Outcome, Raised, Signal, Succeeded, outcome_of
-from mainspring.core.retry import Retry
 from mainspring.errors import BadResult
 from mainspring.runtime.definition import Definition
-from mainspring.runtime.executors.errors import attempt_error
+from mainspring.runtime.executors.errors import CANNOT_TRAVEL, attempt_error, escaped
 from mainspring.runtime.executors.executor import encode_result
 from mainspring.runtime.executors.link import LoopLink
 from mainspring.stores.records import Delivery
@@ -83,29 +82,36 @@ def outcome_of_attempt(attempt: Attempt, ended: "asyncio.Task[object]") -> Outco
     """Say what an attempt came to; None if nothing that this node says about it counts any more. Never raises."""
     try:
         return _outcome(attempt, ended)
-    except Exception as error:  # noqa: BLE001 - a signal or a result whose own code is broken
+    except BaseException as error:  # noqa: BLE001 - a signal or a result whose own code is broken
         return Raised(error=attempt_error(error), retryable=False)
 
 
 def _outcome(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:
-    raised = None if ended.cancelled() else ended.exception()  # looked at in any case, or asyncio complains of it
+    raised = _raised(ended)  # looked at in any case, or asyncio complains of it
     if attempt.reason is Reason.LEASE_LOST:
         return None
     if attempt.returned is not None:
         return _returned(attempt, attempt.returned[0])
-    if ended.cancelled():
-        return stopped(attempt) if attempt.reason else _cancelled_by_others(attempt.definition.retry)
     if raised is None:
         return _returned(attempt, ended.result())
     if isinstance(raised, BadResult):  # of a function in another process
         return _bad_result(raised)
     if attempt.reason and not isinstance(raised, Signal):
         return stopped(attempt)  # what a handler raises because it is stopped is no failure of its own
-    return outcome_of(raised, attempt_error(raised), attempt.definition.retry)
+    # What an event loop or a thread would not let through is one error for the policy, wherever the function ran.
+    seen = escaped(raised) if isinstance(raised, CANNOT_TRAVEL) else raised
+    return outcome_of(seen, attempt_error(raised), attempt.definition.retry)
+
+
+def _raised(ended: "asyncio.Task[object]") -> BaseException | None:
+    try:
+        return ended.exception()
+    except asyncio.CancelledError as cancelled:
+        return cancelled
 
 
 def _returned(attempt: Attempt, value: object) -> Outcome:
-    if value is None and attempt.definition.may_return_none:
+    if attempt.settled or (value is None and attempt.definition.may_return_none):
         return Succeeded()
     try:
         return Succeeded(encode_result(attempt.definition, value))
@@ -124,8 +130,3 @@ def stopped(attempt: Attempt) -> Outcome:
         error = AttemptError(type="TimeoutError", message=f"it ran for longer than {attempt.timeout:g} s")
         return Raised(error=error, retryable=attempt.definition.retry.wants(TimeoutError()))
     return Interrupted(started=True)
-
-
-def _cancelled_by_others(retry: Retry) -> Outcome:
-    error = AttemptError(type="CancelledError", message="it awaited something that someone else cancelled")
-    return Raised(error=error, retryable=retry.wants(RuntimeError()))

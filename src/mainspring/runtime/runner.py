@@ -16,7 +16,7 @@ from mainspring.clock import Clock
 from mainspring.core.breaker import PhaseChange
 from mainspring.core.job import JobId, NodeId, State
 from mainspring.core.machine import Event, is_expired
-from mainspring.core.outcome import Expired, Interrupted, Outcome, Succeeded
+from mainspring.core.outcome import Expired, Interrupted, Outcome, Raised, Succeeded
 from mainspring.duration import seconds
 from mainspring.errors import UnknownTask
 from mainspring.runtime.attempt import Attempt, Reason, outcome_of_attempt, stopped
@@ -250,10 +250,10 @@ class Runner:
     def _after_the_end(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """The handler's own transaction has ended the job; what happened later is worth a line and no more."""
         if not isinstance(outcome, Succeeded):
+            job = attempt.delivery.claim.job
             self._events.count("errors_after_the_end")
-            log.warning(
-                "job %s had ended with its transaction, and went on to: %s", attempt.delivery.claim.job.id, outcome
-            )
+            what = f"{outcome.error.type}: {outcome.error.message}" if isinstance(outcome, Raised) else str(outcome)
+            log.warning("job %s (%s) had succeeded with its transaction; ignored: %s", job.id, job.task, what)
 
     def _settle(self, attempt: Attempt, outcome: Outcome, *, keeps_place: bool = False) -> None:
         claim = attempt.delivery.claim

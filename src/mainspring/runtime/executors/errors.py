@@ -17,6 +17,8 @@ LONGEST_TRACEBACK: Final = 30_000
 CANNOT_TRAVEL: Final = (SystemExit, KeyboardInterrupt, StopIteration, GeneratorExit, asyncio.CancelledError)
 """What means something else to an event loop than it did to the function that raised it."""
 
+_CANCELLED: Final = "something that the function awaited was cancelled"
+_MOST_NOTES: Final = 100
 _CARRIED: Final = "__mainspring_error__"
 _OURS: Final = ("mainspring", "asyncio")
 
@@ -29,9 +31,9 @@ def escaped(error: BaseException) -> Escaped:
 def attempt_error(raised: BaseException) -> AttemptError:
     """Write an error down: its type, its message, its traceback from the handler's own frame on, notes and causes.
 
-    Never raises, whatever the error's own methods do.
+    Never raises, whatever the error's own methods do: also `SystemExit` in a `__str__` must not end the node.
     """
-    with suppress(Exception):  # of a class that makes even looking an adventure
+    with suppress(BaseException):  # of a class that makes even looking an adventure
         carried = raised.__dict__.get(_CARRIED)
         if isinstance(carried, AttemptError):
             return carried
@@ -55,19 +57,41 @@ def _type(raised: BaseException) -> str:
 
 def _message(raised: BaseException) -> str:
     try:
+        if isinstance(raised, asyncio.CancelledError) and not raised.args:
+            return _CANCELLED
         text = raised.reason if isinstance(raised, Signal) and hasattr(raised, "reason") else str(raised)
         return storable(text, LONGEST_MESSAGE)
-    except Exception as error:  # noqa: BLE001 - whatever a handler's own error class does
+    except BaseException as error:  # noqa: BLE001 - whatever a handler's own error class does
         return f"(its message cannot be shown: str() raised {type(error).__name__})"
 
 
 def _traceback(raised: BaseException) -> str:
     try:
         told = traceback.TracebackException(type(raised), raised, _handlers_own(raised.__traceback__), compact=True)
+        _shorten(told)
         # The innermost frames and the message stand at the end.
         return storable("".join(told.format()), LONGEST_TRACEBACK, head=0.25)
-    except Exception as error:  # noqa: BLE001 - formatting runs code of the error, its notes and its causes
+    except BaseException as error:  # noqa: BLE001 - formatting runs code of the error, its notes and its causes
         return f"(its traceback cannot be shown: {type(error).__name__})"
+
+
+def _shorten(told: traceback.TracebackException) -> None:
+    """Cut the texts of an error, its causes and its members before they are formatted.
+
+    A message of 50 million lines takes 25 s to format, on the node's loop, and all but the ends would be cut afterwards.
+    """
+    left = [told]
+    while left:
+        one = left.pop()
+        for name in ("_str", "msg", "text"):  # the message, and what a SyntaxError has in its place
+            text = getattr(one, name, None)
+            if isinstance(text, str) and len(text) > LONGEST_TRACEBACK:
+                setattr(one, name, storable(text, LONGEST_TRACEBACK))
+        notes = getattr(one, "__notes__", None)
+        if isinstance(notes, list | tuple):
+            last = notes[-_MOST_NOTES:]
+            one.__notes__ = [storable(note, LONGEST_MESSAGE) if isinstance(note, str) else note for note in last]
+        left += filter(None, (one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())))
 
 
 def _handlers_own(trace: TracebackType | None) -> TracebackType | None:
