@@ -58,6 +58,7 @@ class Handle:
         self._head = Head()
         self._marks = log.Marks()
         self._pace = partitions.Pace()
+        self._settled: dict[int, str] = {}  # by line of an outbox: `outboxes.Look.settled`
         self._known: dict[NodeId, nodes.Known] = {}
         self._skew = Skew(self._settings)
         self._connections = Connections(self._settings)
