@@ -20,7 +20,7 @@ from mainspring.stores.outbox import (
     Stride,
 )
 from mainspring.stores.postgres import letters, log, outboxes, publish
-from mainspring.stores.postgres.handle import BETWEEN_USERS, Handle
+from mainspring.stores.postgres.handle import Handle
 from mainspring.stores.postgres.transaction import PostgresTransaction
 from mainspring.stores.postgres.trouble import met_a_lock
 from mainspring.stores.postgres.wake import Hint
@@ -65,7 +65,7 @@ class OutboxVerbs(Handle):
 
     @property
     def _published(self) -> Hint | None:
-        return self._bells.hint(None, pause=BETWEEN_USERS)
+        return self._users_hint(None)
 
     async def look_at_partitions(self, outboxes_: Sequence[str]) -> PartitionsLooked:
         looked = await self._look(outboxes_)

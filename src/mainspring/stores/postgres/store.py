@@ -97,7 +97,8 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
     `dsn` is read as libpq reads it, several hosts included. `connections` is how many each event loop may open, and
     again for handlers' transactions, beside the one that listens; `timeout` after which a statement that has no answer
     is given up, and its connection with it; `patience` for how long a verb is tried again on fresh connections before
-    it raises. A `clock` that is not the system's gives all instants, for tests; else the database does.
+    it raises; `notify=False` leaves NOTIFY out of users' transactions, which can be prepared for a two-phase commit then,
+    and whose jobs are found within a second. A `clock` that is not the system's gives all instants, for tests; else the database does.
     """
 
     # Jobs
