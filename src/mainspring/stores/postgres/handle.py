@@ -9,7 +9,7 @@ from mainspring.clock import Clock, SystemClock
 from mainspring.core.job import NodeId
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError
-from mainspring.stores.postgres import log, nodes, partitions
+from mainspring.stores.postgres import gates, log, nodes, partitions
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.head import Head
 from mainspring.stores.postgres.lines import LONG_AGO, Lines
@@ -60,6 +60,7 @@ class Handle:
         self._head = Head()
         self._marks = log.Marks()
         self._pace = partitions.Pace()
+        self._woken_until = gates.FIRST_KEY
         self._settled: dict[int, str] = {}  # by line of an outbox: `outboxes.Look.settled`
         self._known: dict[NodeId, nodes.Known] = {}
         self._skew = Skew(self._settings)

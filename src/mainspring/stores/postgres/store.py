@@ -208,7 +208,8 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
             self._opened_up()
 
     async def mend(self, limit: int) -> int:
-        mended = await self._run(lambda: gates.mend(self._at, limit), whole=True)
+        after = self._woken_until
+        mended, self._woken_until = await self._run(lambda: gates.mend(self._at, limit, after), whole=True)
         mended += await self._run(lambda: breakers.mend(limit - mended), whole=True)
         if mended:
             self._opened_up()
