@@ -32,6 +32,16 @@ def enter(proc: Path, pid: int, *, started: str, state: str = "S", name: str = "
     return Process(host=host(), pid=pid, started=started)
 
 
+@pytest.mark.usefixtures("proc")
+def test_without_proc_two_machines_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = set()
+    for address in (1, 2):
+        monkeypatch.setattr("uuid.getnode", lambda address=address: address)
+        names.add(host.__wrapped__())
+
+    assert len(names) == 2
+
+
 def test_who_asks_is_there() -> None:
     assert not is_gone(this_process())
 

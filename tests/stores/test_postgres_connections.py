@@ -361,21 +361,21 @@ async def test_a_session_that_is_ended_amid_a_statement_is_replaced(
 
 @on_real_time
 async def test_what_must_not_be_done_twice_is_not(postgres: Server) -> None:
-    postgres.sql("CREATE SEQUENCE once")
+    postgres.sql("CREATE SEQUENCE public.once")
 
     def fatal() -> Verb[None]:
-        yield Ask(Statement("count", "SELECT nextval('once')"))
+        yield Ask(Statement("count", "SELECT nextval('public.once')"))
         yield Ask(Statement("die", "SELECT pg_terminate_backend(pg_backend_pid())"))
 
     async with opened(postgres.dsn(), patience=2.0) as connections:
         with pytest.raises(StoreUnavailable):
             await connections.run(fatal, again=False)
-        assert postgres.sql("SELECT last_value FROM once") == [(1,)]
+        assert postgres.sql("SELECT last_value FROM public.once") == [(1,)]
         # In a transaction it is known that nothing of it is there, until the COMMIT is sent.
         with pytest.raises(StoreUnavailable):
             await connections.run(fatal, again=False, whole=True)
-        assert postgres.sql("SELECT last_value FROM once")[0][0] > 2
-    postgres.sql("DROP SEQUENCE once")
+        assert postgres.sql("SELECT last_value FROM public.once")[0][0] > 2
+    postgres.sql("DROP SEQUENCE public.once")
 
 
 @pytest.mark.slow

@@ -2,10 +2,11 @@
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from mainspring.stores.postgres import outboxes
 from mainspring.stores.postgres.log import clear_texts
 from mainspring.stores.postgres.publish import is_simple, publish
+from mainspring.stores.postgres.statements import statement, with_names
 from tests.servers.postgres import Server, new_server
 from tests.stores.postgres_crowd import crowd, lasting_schema
 from tests.stores.postgres_outboxes import Box, message, stepped, transaction
@@ -365,6 +367,43 @@ def test_an_empty_text_is_a_text(verbs: Verbs, box: Box) -> None:
     assert not is_simple([empty])
     assert [first.fresh, again.fresh, *(one.fresh for one in together)] == [True, False, False, True, False]
     assert {first.number, again.number, together[0].number, together[2].number} == {first.number}
+
+
+def _searches(plan: dict[str, Any]) -> Iterator[int]:
+    if plan.get("Relation Name", "").startswith("outbox_messages"):
+        yield plan["Actual Loops"]
+    for one in plan.get("Plans", ()):
+        yield from _searches(one)
+
+
+def test_an_idle_line_is_not_searched_again_for_transactions_that_are_over(
+    postgres: Server, verbs: Verbs, box: Box
+) -> None:
+    def late_searches(settled: Sequence[str]) -> int:
+        """Count how often a look searches the log."""
+        text = with_names(statement("outbox_look"), verbs.schema)
+        values = {"p1": None, "p2": [box.name], "p3": list(settled)}
+        cursor = verbs.connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}".encode(), values)
+        ((found,),) = cursor.fetchall()
+        return sum(_searches(found[0]["Plan"]))
+
+    with ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(transaction(postgres.dsn())).execute("SELECT pg_current_xact_id()")
+        box.publish(b"1")
+        box.look()
+        assert verbs.run(outboxes.look(None, [box.name])).settled == {}
+    looked = verbs.run(outboxes.look(None, [box.name]))
+    assert list(looked.settled) == list(looked.views)
+    settled = list(looked.settled.values())
+    assert late_searches([]) - late_searches(settled) >= 20
+
+    assert verbs.run(outboxes.look(None, [box.name], settled)).fresh == []
+    box.publish(b"2")
+    looked = verbs.run(outboxes.look(None, [box.name], settled))
+    assert (looked.fresh, looked.settled) == (list(looked.views), {})
+    box.look()
+    assert box.log == [b"1", b"2"]
 
 
 # In another cluster.

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from mainspring.core.job import JobId
-from mainspring.stores.postgres import inspect, locks, migrate, partitions
+from mainspring.stores.postgres import gates, inspect, locks, migrate, partitions
 from mainspring.stores.postgres.drive import drive_sync
 from mainspring.stores.postgres.prune import pruned
 from mainspring.stores.postgres.statements import Statement
@@ -278,6 +278,21 @@ def test_a_place_that_was_kept_goes_with_its_job_and_its_key_is_told(with_days: 
         ("mail.send", f"key of {deleted}"),
         ("mail.send", f"key of {hidden}"),
     ]
+
+
+def test_the_sweep_over_keys_with_parked_jobs_goes_on_where_it_ended(verbs: Verbs) -> None:
+    for key in (b"", b"a", b"b", b"c", b"d"):
+        id_ = enqueue(verbs)
+        verbs.sql("UPDATE mainspring.jobs SET lane = NULL, parked = true, key = %s WHERE id = %s", [key, id_])
+
+    def swept(after: tuple[str, bytes]) -> tuple[list[bytes], tuple[str, bytes]]:
+        _, after = verbs.run(gates.mend(None, 2, after))
+        return [bytes(key) for (key,) in verbs.sql("DELETE FROM mainspring.freed RETURNING key")], after
+
+    first, after = swept(gates.FIRST_KEY)
+    second, after = swept(after)
+    third, after = swept(after)
+    assert [first, second, third, after] == [[b"", b"a"], [b"b", b"c"], [b"d"], gates.FIRST_KEY]
 
 
 def test_unique_keys_are_freed_unless_they_are_taken(verbs: Verbs) -> None:

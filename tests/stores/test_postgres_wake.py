@@ -11,10 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 
-from mainspring.stores.postgres import post
+from mainspring.stores.postgres import PostgresStore, post
 from mainspring.stores.postgres.connected import Connected
+from mainspring.stores.postgres.handle import HINTS_AT_ONCE
 from mainspring.stores.postgres.skew import Skew
 from mainspring.stores.postgres.wake import Bells, channel_of, least_of, payload_of
 from tests.servers.metronome import metronome
@@ -22,6 +24,7 @@ from tests.servers.pgbouncer import Pooler
 from tests.servers.postgres import Row, Server, new_server
 from tests.servers.system import PATIENCE, free_port, wait_until
 from tests.servers.wire import Wire
+from tests.stores.place import new
 from tests.stores.postgres_wires import LOGGER, lines, on_real_time, sessions, settings
 
 NOON = datetime(2031, 5, 6, 12, 0, 0, 123456, tzinfo=UTC)
@@ -200,6 +203,22 @@ async def test_what_has_no_time_does_not_hide_what_has_one(postgres: Server, pos
         await until(lambda: len(notified) > 1, "both are heard of")
         await asyncio.sleep(0.1)
         assert sorted(payload for _, payload in notified) == ["", payload_of(NOON - SECOND)]
+
+
+@on_real_time
+async def test_many_transactions_of_users_notify_once_in_20_ms(postgres: Server, postgres_schema: str) -> None:
+    store = PostgresStore(postgres.dsn(), schema=postgres_schema)
+    await store.open()
+    async with heard(postgres, postgres_schema) as notified:
+        began = time.monotonic()
+        with psycopg.connect(postgres.dsn()) as connection:
+            for _ in range(100):
+                store.enqueue_in_sync(connection, [new()])
+                connection.commit()
+        took = time.monotonic() - began
+        await until(lambda: len(notified) >= HINTS_AT_ONCE, "those of the beginning were heard of")
+        assert HINTS_AT_ONCE <= len(notified) <= took / 0.02 + HINTS_AT_ONCE
+    await store.close()
 
 
 @on_real_time

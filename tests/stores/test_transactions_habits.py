@@ -16,12 +16,13 @@ from sqlalchemy.orm import Session
 
 from mainspring.core.unique import UniqueKey
 from mainspring.errors import DeclarationError
+from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.joined import identity
 from mainspring.stores.postgres.verb import Row, Verb
 from mainspring.stores.transactions.postgres import run_in
 from mainspring.testing import VirtualTime
 from tests.servers.pgbouncer import Pooler
-from tests.servers.postgres import Server
+from tests.servers.postgres import Server, new_server
 from tests.stores import ways
 from tests.stores.place import Place, ask, every_driver, join_sync, new, taking_in
 from tests.stores.ways import Way
@@ -205,3 +206,23 @@ async def test_through_a_pooler(own_postgres: Server) -> None:
         await connection.close()
 
         assert there.jobs == [job.id for job in jobs]
+
+
+@pytest.mark.slow
+async def test_a_transaction_without_a_notification_can_be_prepared_for_a_two_phase_commit() -> None:
+    with new_server() as server, server.schema() as schema:
+        server.sql("ALTER SYSTEM SET max_prepared_transactions = 4")
+        server.restart()
+        job = new()
+        store = PostgresStore(server.dsn(), schema=schema, notify=False)
+        await store.open()
+        with psycopg.connect(server.dsn()) as connection:
+            store.enqueue_in_sync(connection, [job])
+            connection.execute("PREPARE TRANSACTION 'one'")
+            connection.rollback()
+        assert await store.get([job.id]) == (None,)
+        server.sql("COMMIT PREPARED 'one'")
+        (view,) = await store.get([job.id])
+        await store.close()
+
+    assert view is not None

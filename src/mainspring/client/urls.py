@@ -13,6 +13,7 @@ postgresql://user@host/database   in PostgreSQL, as libpq reads it: several host
     &timeout=5s&patience=10s      for one statement, and for trying again before StoreUnavailable
     &listen=false                 without notifications: a node looks once a second
     &listen=host:port             for them past a pooler, on a server of the same database
+    &notify=false                 without NOTIFY in transactions of the user's own, for two-phase commits
 """
 
 import os
@@ -34,7 +35,7 @@ DEFAULT: Final = "sqlite:///mainspring.db"
 _SUPPORTED: Final = (
     'supported are "sqlite:///jobs.db", "postgresql://user@host/database", "sidecar:///data" and "memory://"'
 )
-_POSTGRES: Final = frozenset({"schema", "connections", "timeout", "patience", "listen"})
+_POSTGRES: Final = frozenset({"schema", "connections", "timeout", "patience", "listen", "notify"})
 """Options of ours; all others are libpq's."""
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -183,6 +184,7 @@ def _postgres(url: str, subject: str) -> Source:
             patience=options.get("patience", "10s"),
             listen=_WORDS.get(listen.lower(), True),
             listen_dsn=None if listen.lower() in _WORDS else _elsewhere(dsn, listen),
+            notify=_WORDS[options.get("notify", "true").lower()],
         )
 
     name = f"postgresql {where}{parts.path}"
@@ -206,6 +208,8 @@ def _postgres_requirements(where: str, place: str, behind: str, options: dict[st
     yield schema != "public", 'the schema "public" is everybody\'s; give Mainspring one of its own'
     count = options.get("connections", "5")
     yield count.isdecimal() and int(count) > 1, f"connections are at least 2, not {count!r}"
+    notify = options.get("notify", "true")
+    yield notify.lower() in _WORDS, f"notify is true or false, not {notify!r}"
     for name in ("timeout", "patience"):
         if name in options:
             yield _is_duration(options[name]), f"{name} is a length of time like 5s, not {options[name]!r}"

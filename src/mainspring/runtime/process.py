@@ -7,6 +7,7 @@ its machine, boot and namespace from others, and when it was started.
 import functools
 import os
 import platform
+import uuid
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +50,8 @@ def host() -> str:
             parts.append(source())
         except OSError:  # not on this system
             continue
+    if len(parts) == 1:  # two machines may have one name; their network interfaces have different addresses
+        parts.append(f"{uuid.getnode():012x}")
     return " ".join(parts)
 
 

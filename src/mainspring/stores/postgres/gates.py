@@ -200,12 +200,18 @@ def release(at: datetime | None, node: NodeId, places: Sequence[Place]) -> Verb[
     return bool(count)
 
 
-def mend(at: datetime | None, limit: int) -> Verb[int]:
-    """Give up places that leaked, and have the keys looked at that jobs are parked behind. Several statements."""
+FIRST_KEY: Final = ("", b"")
+
+
+def mend(at: datetime | None, limit: int, after: tuple[str, bytes]) -> Verb[tuple[int, tuple[str, bytes]]]:
+    """Give up places that leaked, and have the keys looked at that jobs are parked behind. Several statements.
+
+    It begins behind the task and key `after`. Returns how many places there were, and where the next one is to begin.
+    """
     ((count,),) = yield Ask(_MEND, (limit,))
-    yield Ask(_WAKE_PARKED, (limit,))
+    woken = yield Ask(_WAKE_PARKED, (limit, *after))
     yield from runs.let_go(at)
-    return int(count)
+    return int(count), (woken[-1][0], bytes(woken[-1][1])) if len(woken) == limit > 0 else FIRST_KEY
 
 
 def declare(gates: Sequence[Gate]) -> Verb[bool]:

@@ -9,7 +9,7 @@ from mainspring.clock import Clock, SystemClock
 from mainspring.core.job import NodeId
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError
-from mainspring.stores.postgres import log, nodes, partitions
+from mainspring.stores.postgres import gates, log, nodes, partitions
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.head import Head
 from mainspring.stores.postgres.lines import LONG_AGO, Lines
@@ -23,8 +23,8 @@ from mainspring.stores.records import NewJob
 T = TypeVar("T")
 
 SYSTEM_CLOCK: Final = SystemClock()
-BETWEEN_USERS: Final = 0.002
-"""Seconds between two transactions of users that tell of themselves: each makes all others wait that do, for its commit."""
+HINTS_AT_ONCE: Final = 5
+"""Transactions of users that notify in a row before there is one in 20 ms: in a process that has few, each of them does."""
 
 
 class Handle:
@@ -41,6 +41,7 @@ class Handle:
         patience: Duration = "10s",
         listen: bool = True,
         listen_dsn: str | None = None,
+        notify: bool = True,
     ) -> None:
         self._settings = Settings(
             dsn=dsn,
@@ -52,12 +53,15 @@ class Handle:
             patience=seconds(patience),
             listen=listen,
             listen_dsn=listen_dsn,
+            notify=notify,
         )
         self._identity = UUID(int=0)
         self._lines = Lines()
         self._head = Head()
         self._marks = log.Marks()
         self._pace = partitions.Pace()
+        self._woken_until = gates.FIRST_KEY
+        self._settled: dict[int, str] = {}  # by line of an outbox: `outboxes.Look.settled`
         self._known: dict[NodeId, nodes.Known] = {}
         self._skew = Skew(self._settings)
         self._connections = Connections(self._settings)
@@ -92,7 +96,14 @@ class Handle:
 
     def _hint(self, least: datetime) -> Hint | None:
         """What to say when a user's own transaction is committed, which may be late: marks will have gone on by then."""
-        return self._bells.hint(min(self.now(), least), pause=BETWEEN_USERS)
+        return self._users_hint(min(self.now(), least))
+
+    def _users_hint(self, least: datetime | None) -> Hint | None:
+        """Return what a user's own transaction is to notify; None: nothing, because another did a moment ago.
+
+        PostgreSQL commits transactions that notify one after the other, and prepares none for a two-phase commit.
+        """
+        return self._bells.hint(least, burst=HINTS_AT_ONCE) if self._settings.notify else None
 
     def _own(self, transaction: PostgresTransaction) -> PostgresTransaction:
         if not transaction.is_on(self._settings):

@@ -20,7 +20,7 @@ from mainspring.stores.outbox import (
     Stride,
 )
 from mainspring.stores.postgres import letters, log, outboxes, publish
-from mainspring.stores.postgres.handle import BETWEEN_USERS, Handle
+from mainspring.stores.postgres.handle import Handle
 from mainspring.stores.postgres.transaction import PostgresTransaction
 from mainspring.stores.postgres.trouble import met_a_lock
 from mainspring.stores.postgres.wake import Hint
@@ -65,18 +65,24 @@ class OutboxVerbs(Handle):
 
     @property
     def _published(self) -> Hint | None:
-        return self._bells.hint(None, pause=BETWEEN_USERS)
+        return self._users_hint(None)
 
     async def look_at_partitions(self, outboxes_: Sequence[str]) -> PartitionsLooked:
-        looked = await self._run(lambda: outboxes.look(self._at, outboxes_))
+        looked = await self._look(outboxes_)
         last: dict[int, int] = {}
         if looked.fresh:
             last = await self._connections.run(lambda: outboxes.number(looked), whole=True, timeout=_NUMBERING)
         if last:  # whoever found somebody else at it waits for this
             self._committed(None)
         if len(last) < len(looked.fresh):  # others were quicker: they may be done, and all of it as they have left it
-            looked, last = await self._run(lambda: outboxes.look(self._at, outboxes_)), {}
+            looked, last = await self._look(outboxes_), {}
         return outboxes.numbered(looked, last, self.now())
+
+    async def _look(self, outboxes_: Sequence[str]) -> outboxes.Look:
+        settled = tuple(self._settled.values())
+        looked = await self._run(lambda: outboxes.look(self._at, outboxes_, settled))
+        self._settled.update(looked.settled)
+        return looked
 
     async def read_messages(self, outbox: str, partition: int, after: int, limit: int) -> tuple[Message, ...]:
         return await self._run(lambda: outboxes.read(outbox, partition, after, limit))

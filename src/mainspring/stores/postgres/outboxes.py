@@ -4,7 +4,7 @@ A message gets its `seq` from whoever looks first. What is new is the difference
 nothing is passed over, however late it is committed, and nobody is waited for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -58,16 +58,19 @@ class Look(NamedTuple):
     """Lines that have messages without a number."""
     foreign: list[int]
     """Those of them that were last looked at in another cluster."""
+    settled: dict[int, str]
+    """By line, the names of last chunks of which nothing late can come any more."""
 
 
-def look(at: datetime | None, outboxes: Sequence[str]) -> Verb[Look]:
-    """Look how partitions stand. One statement."""
-    rows = yield Ask(_LOOK, (at, list(outboxes)))
+def look(at: datetime | None, outboxes: Sequence[str], settled: Iterable[str] = ()) -> Verb[Look]:
+    """Look how partitions stand; `settled` is what an earlier look has found to be so. One statement."""
+    rows = yield Ask(_LOOK, (at, list(outboxes), list(settled)))
     return Look(
         rows[0][0] if rows else None,
         {row[3]: _view(row) for row in rows},
         [row[3] for row in rows if row[6]],
         [row[3] for row in rows if row[5]],
+        {row[3]: row[17] for row in rows if row[18] and not row[6]},
     )
 
 
@@ -257,7 +260,7 @@ def _digest(message: Message) -> bytes | None:
 def _view(row: Row) -> PartitionView:
     (
         _now, outbox, partition, _line, last, _is_foreign, _has_news, revision, cursor, holder, given, width, attempts,
-        retry_at, error, is_held, aside_at,
+        retry_at, error, is_held, aside_at, _chunk, _is_settled,
     ) = row  # fmt: skip
     return PartitionView(
         outbox=outbox,

@@ -30,6 +30,8 @@ class Settings:
     """Whether to ask for notifications; without them a node looks once a second."""
     listen_dsn: str | None = None
     """Another way to the same database, on which notifications arrive: past a pooler, for one."""
+    notify: bool = True
+    """Whether a user's transaction that enqueues or publishes also notifies; without, it is found within a second."""
     pooled: bool | None = None
     """Whether a pooler in between gives each transaction another server connection; None: found out."""
 

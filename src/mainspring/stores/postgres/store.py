@@ -97,7 +97,8 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
     `dsn` is read as libpq reads it, several hosts included. `connections` is how many each event loop may open, and
     again for handlers' transactions, beside the one that listens; `timeout` after which a statement that has no answer
     is given up, and its connection with it; `patience` for how long a verb is tried again on fresh connections before
-    it raises. A `clock` that is not the system's gives all instants, for tests; else the database does.
+    it raises; `notify=False` leaves NOTIFY out of users' transactions, which can be prepared for a two-phase commit then,
+    and whose jobs are found within a second. A `clock` that is not the system's gives all instants, for tests; else the database does.
     """
 
     # Jobs
@@ -207,7 +208,8 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
             self._opened_up()
 
     async def mend(self, limit: int) -> int:
-        mended = await self._run(lambda: gates.mend(self._at, limit), whole=True)
+        after = self._woken_until
+        mended, self._woken_until = await self._run(lambda: gates.mend(self._at, limit, after), whole=True)
         mended += await self._run(lambda: breakers.mend(limit - mended), whole=True)
         if mended:
             self._opened_up()

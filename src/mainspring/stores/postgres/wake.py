@@ -6,6 +6,7 @@ came meanwhile. It is a hint: nodes look by themselves, too.
 """
 
 import logging
+import math
 import os
 import threading
 import time
@@ -69,7 +70,9 @@ class Bells:
         self._least: datetime | None = None
         self._without = False
         """What is to be sent: the least time, and whether there was something without one. Neither says the other."""
-        self._hinted_at = -PAUSE
+        self._hints_left = 0.0
+        """How many transactions may notify now, as counted at that time; more with every moment."""
+        self._counted_at = -math.inf
         self._post: Post | None = None
         _ALL.add(self)
 
@@ -103,13 +106,15 @@ class Bells:
         """Tell of a commit that has told other processes by itself."""
         self._tell(least)
 
-    def hint(self, least: datetime | None = None, *, pause: float = PAUSE) -> Hint | None:
-        """Return what a transaction is to notify when it commits; at most one in so many seconds."""
+    def hint(self, least: datetime | None = None, *, pause: float = PAUSE, burst: int = 1) -> Hint | None:
+        """Return what a transaction is to notify when it commits; one in so many seconds, and up to `burst` at once."""
         now = time.monotonic()
         with self._guard:
-            if now - self._hinted_at < pause:
+            self._hints_left = min(burst, self._hints_left + (now - self._counted_at) / pause)
+            self._counted_at = now
+            if self._hints_left < 1:
                 return None
-            self._hinted_at = now
+            self._hints_left -= 1
         return Hint(self._channel, payload_of(least))
 
     def hears(self) -> bool:

@@ -8,6 +8,9 @@
 -- on by itself and was fed logically, lower transaction ids: in one history the xmax of snapshots never falls. Where there is none yet, only messages that were played in can be ahead of
 -- all transactions. Indexes: outboxes_name_key, outbox_chunks_pkey, outbox_messages_by_xid,
 -- outbox_stands_pkey, outbox_asides_due, outbox_asides_by_key.
+-- Last come a text that names the chunk, and whether all transactions that were under way then are over: if there are no
+-- news either, these have brought none and never will, and whoever looks gives the text with the next look. Without that a
+-- line without messages would be searched for each of them, in each day, for ever.
 WITH present AS MATERIALIZED (
     SELECT
         pg_current_snapshot() AS snapshot, (SELECT system_identifier FROM pg_control_system()) AS cluster,
@@ -26,11 +29,12 @@ lines AS MATERIALIZED (
         coalesce(
             head.cluster <> present.cluster OR pg_snapshot_xmax(head.snapshot) > pg_snapshot_xmax(present.snapshot),
             played_in.is_ahead, false
-        ) AS is_foreign
+        ) AS is_foreign,
+        format('%s %s %s', head.line, head.last, pg_snapshot_xmax(head.snapshot)) AS chunk
     FROM present CROSS JOIN mainspring.outboxes
     CROSS JOIN LATERAL generate_series(0, outboxes.partitions - 1) AS places (partition)
     LEFT JOIN LATERAL (
-        SELECT last, snapshot, cluster FROM mainspring.outbox_chunks AS chunks
+        SELECT line, last, snapshot, cluster FROM mainspring.outbox_chunks AS chunks
         WHERE chunks.line = outboxes.id * 64 + places.partition ORDER BY chunks.last DESC LIMIT 1
     ) AS head ON true
     LEFT JOIN LATERAL (
@@ -45,7 +49,7 @@ SELECT
     present.now, lines.name, lines.partition, lines.line, coalesce(lines.last, 0),
     lines.is_foreign,
     lines.is_foreign
-    OR EXISTS (
+    OR lines.chunk <> ALL ($3::text[]) AND EXISTS (
         SELECT FROM pg_snapshot_xip(lines.snapshot) AS xip (xid) CROSS JOIN LATERAL (
             SELECT FROM mainspring.outbox_messages AS messages
             WHERE messages.line = lines.line AND messages.xid = xip.xid LIMIT 1
@@ -71,7 +75,12 @@ SELECT
             LIMIT 1
         ) IS NULL
         ORDER BY retry_at, seq LIMIT 1
-    ) AS aside_at
+    ) AS aside_at,
+    lines.chunk,
+    NOT EXISTS (
+        SELECT FROM pg_snapshot_xip(lines.snapshot) AS xip (xid)
+        WHERE NOT pg_visible_in_snapshot(xip.xid, present.snapshot)
+    )
 FROM present CROSS JOIN lines CROSS JOIN LATERAL (
     SELECT * FROM mainspring.outbox_stands AS stands
     WHERE stands.line = lines.line ORDER BY stands.revision DESC LIMIT 1
