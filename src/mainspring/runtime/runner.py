@@ -16,7 +16,7 @@ from mainspring.clock import Clock
 from mainspring.core.breaker import PhaseChange
 from mainspring.core.job import JobId, NodeId, State
 from mainspring.core.machine import Event, is_expired
-from mainspring.core.outcome import Expired, Interrupted, Outcome, Succeeded
+from mainspring.core.outcome import Expired, Interrupted, Outcome, Succeeded, Unreadable
 from mainspring.duration import seconds
 from mainspring.errors import UnknownTask
 from mainspring.runtime.attempt import Attempt, Reason, outcome_of_attempt, stopped
@@ -158,6 +158,9 @@ class Runner:
 
     def _start(self, delivery: Delivery) -> None:
         job = delivery.claim.job
+        if delivery.unreadable is not None:
+            self._settle_unstarted(delivery, Unreadable(delivery.unreadable))
+            return
         try:
             definition = self._registry.find(job.task)
         except UnknownTask:  # it was unregistered after the claim had been sent
