@@ -49,6 +49,7 @@ from mainspring.core.outcome import (
     Raised,
     Snoozed,
     Succeeded,
+    Unreadable,
 )
 from mainspring.errors import BadDuration, DeclarationError
 
@@ -238,6 +239,7 @@ ERROR = AttemptError(type="E", message="m")
     (Lost(), Verdict.NONE),
     (Expired(), Verdict.NONE),
     (NoSuchTask(), Verdict.NONE),
+    (Unreadable(ERROR), Verdict.NONE),
 ])  # fmt: skip
 def test_only_a_handler_that_returned_or_raised_gives_a_verdict(outcome: Outcome, said: Verdict) -> None:
     assert verdict(decide(claim(JOB, NodeId("n")), outcome, NOW, 0.5)) is said

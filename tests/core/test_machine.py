@@ -50,6 +50,7 @@ from mainspring.core.outcome import (
     Snooze,
     Snoozed,
     Succeeded,
+    Unreadable,
 )
 from mainspring.errors import BadDuration, DeclarationError, IllegalTransition
 
@@ -236,7 +237,14 @@ def test_an_attempt_that_is_given_back_is_as_if_it_had_never_been(
     assert after(change).claims == 2
 
 
-@pytest.mark.parametrize(("outcome", "cause"), [(Expired(), Cause.EXPIRED), (NoSuchTask(), Cause.UNKNOWN_TASK)])
+@pytest.mark.parametrize(
+    ("outcome", "cause"),
+    [
+        (Expired(), Cause.EXPIRED),
+        (NoSuchTask(), Cause.UNKNOWN_TASK),
+        (Unreadable(ERROR), Cause.UNREADABLE),
+    ],
+)
 def test_a_job_whose_handler_was_never_called_fails_without_an_attempt(outcome: Outcome, cause: Cause) -> None:
     change = decide(a_claim(), outcome, NOW, 0.5)
     assert (after(change).state, after(change).cause, after(change).attempt) == (State.FAILED, cause, 0)
@@ -253,6 +261,7 @@ OUTCOMES: list[Outcome] = [
     Lost(),
     Expired(),
     NoSuchTask(),
+    Unreadable(ERROR),
 ]
 
 
@@ -389,7 +398,7 @@ outcomes = st.one_of(
     ),
     st.builds(Snoozed, delay=st.timedeltas(timedelta(0), timedelta(days=1))),
     st.builds(Deferred, delay=st.timedeltas(timedelta(0), timedelta(days=1))),
-    st.sampled_from([Interrupted(started=True), Lost(), Expired(), NoSuchTask()]),
+    st.sampled_from([Interrupted(started=True), Lost(), Expired(), NoSuchTask(), Unreadable(ERROR)]),
 )
 rolls = st.floats(0, 1, exclude_max=True)
 
@@ -471,7 +480,7 @@ class Life(RuleBasedStateMachine):
             assert change.event is Event.RETRIED
         if before.cancel_requested_at and change.node:
             assert change.event in {Event.CANCELLED, Event.SUCCEEDED}
-        given_back = isinstance(change.outcome, Snoozed | Deferred | Interrupted | Expired | NoSuchTask)
+        given_back = isinstance(change.outcome, Snoozed | Deferred | Interrupted | Expired | NoSuchTask | Unreadable)
         if change.node and (not given_back or change.event is Event.CANCELLED):
             self.executions += 1
         self.grants += change.event is Event.RETRIED

@@ -24,6 +24,8 @@ def why(job: Job) -> str | None:
             return "It had not started by the time until which it was wanted."
         case Cause.UNKNOWN_TASK:
             return "No worker that runs has known its task for the whole grace time: start one that does, and retry it."
+        case Cause.UNREADABLE:
+            return "Its row in the store cannot be decoded: it was changed by hand, or written by a newer version."
         case cause:
             assert_never(cause)
 

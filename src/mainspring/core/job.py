@@ -46,6 +46,7 @@ class Cause(StrEnum):
     POISON = "poison"  # it was lost with its node too many times in a row
     EXPIRED = "expired"  # it had not started by the time until which it was wanted
     UNKNOWN_TASK = "unknown_task"  # no live node knew its task for the whole grace time
+    UNREADABLE = "unreadable"  # its row in the store cannot be decoded
 
 
 class Retention(Struct, frozen=True, kw_only=True, gc=False):

@@ -28,6 +28,7 @@ from mainspring.core.outcome import (
     Raised,
     Snoozed,
     Succeeded,
+    Unreadable,
 )
 from mainspring.errors import IllegalTransition
 
@@ -199,6 +200,8 @@ def _after(job: Job, outcome: Outcome, now: datetime, roll: float) -> tuple[Even
             return _finish(_given_back(job), Event.FAILED, now, Cause.EXPIRED)
         case NoSuchTask():
             return _finish(_given_back(job), Event.FAILED, now, Cause.UNKNOWN_TASK)
+        case Unreadable():
+            return _finish(_given_back(job), Event.FAILED, now, Cause.UNREADABLE)
         case _:
             assert_never(outcome)
 

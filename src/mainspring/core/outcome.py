@@ -113,7 +113,18 @@ class NoSuchTask(Struct, frozen=True):
     """No live node has known the task for the whole grace time; the handler was never called."""
 
 
-Outcome: TypeAlias = Succeeded | Raised | Snoozed | Deferred | Interrupted | Lost | Expired | NoSuchTask
+class Unreadable(Struct, frozen=True):
+    """The job's row in the store cannot be decoded; the handler was never called."""
+
+    error: AttemptError
+
+
+Outcome: TypeAlias = Succeeded | Raised | Snoozed | Deferred | Interrupted | Lost | Expired | NoSuchTask | Unreadable
+
+
+def error_of(outcome: Outcome | None) -> AttemptError | None:
+    """Return the error of an outcome that has one."""
+    return outcome.error if isinstance(outcome, Raised | Unreadable) else None
 
 
 def outcome_of(raised: BaseException, error: AttemptError, retry: Retry) -> Outcome:

@@ -16,7 +16,7 @@ from mainspring.clock import Clock
 from mainspring.core.breaker import PhaseChange
 from mainspring.core.job import JobId, NodeId, State
 from mainspring.core.machine import Event, is_expired
-from mainspring.core.outcome import Expired, Interrupted, Outcome, Raised, Succeeded
+from mainspring.core.outcome import Expired, Interrupted, Outcome, Raised, Succeeded, Unreadable
 from mainspring.duration import seconds
 from mainspring.errors import UnknownTask
 from mainspring.runtime.attempt import Attempt, Reason, outcome_of_attempt, stopped
@@ -176,6 +176,9 @@ class Runner:
             log.error(
                 "job %s (%s) was delivered twice under lease %s; the attempt goes on", job.id, job.task, job.lease
             )
+            return
+        if delivery.unreadable is not None:
+            self._settle_unstarted(delivery, Unreadable(delivery.unreadable))
             return
         try:
             definition = self._registry.find(job.task)

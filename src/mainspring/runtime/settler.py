@@ -14,7 +14,7 @@ from typing import Final
 
 from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.machine import Change, Event, decide
-from mainspring.core.outcome import AttemptError, Outcome, Raised
+from mainspring.core.outcome import AttemptError, Outcome, Raised, error_of
 from mainspring.errors import StoreError
 from mainspring.runtime.events import Events, StateChange, log, log_end
 from mainspring.stores.port import Store
@@ -186,7 +186,7 @@ class Settler:
 
     def _tell(self, change: Change, ended: Ended) -> None:
         self._events.count(change.event)
-        error = ended.outcome.error if isinstance(ended.outcome, Raised) else None
+        error = error_of(ended.outcome)
         if self._events.meter:
             self._events.meter.ended(
                 change.before, change.event, began=ended.began, seconds=ended.seconds, error=_what(change, error)

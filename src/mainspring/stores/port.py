@@ -11,6 +11,9 @@ G5. Instants are kept to the microsecond and come back aware, in UTC.
 G6. Trouble that may pass (locked, unreachable, out of space) raises `StoreUnavailable`, what will not pass another
     `StoreError`; after either the store can be used again.
 G7. What comes out equals what went in: payloads, results and saved values are bytes and are never looked into.
+
+Where rows can be changed from outside, one that cannot be decoded hinders no other (`stores.unreadable`): a claim
+delivers it with the error, and lists, orphans and settles work with what can be read of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -370,8 +373,8 @@ class Inspector(Protocol):
     async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
         """Read a page of jobs, by id, newest first; `after` is a page's own `after`.
 
-        1. It takes seconds at most, and no other verb waits for it. A page whose time was up is not `in_time`, has the
-           jobs that were found until then, which may be none, and an `after`.
+        1. It ends when it is full, when there is nothing older, or after some seconds. One whose time was up is not
+           `in_time`, may have few jobs or none, and has an `after`; all pages together have each job that fits once.
         """
         ...
 

@@ -146,6 +146,8 @@ class Delivery(Struct, frozen=True, kw_only=True, gc=False):
     facts: Facts = Facts()
     term: int | None = None
     """The term of its task's breaker in which it was let through; None: it has none. To be handed back with its end."""
+    unreadable: AttemptError | None = None
+    """Why its row could not be decoded. It cannot be run, and is to be ended as `Unreadable`."""
 
 
 class Claimed(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mainspring.core.job import FINISHED, State
 from mainspring.core.machine import Change
 from mainspring.core.missed import Reason
-from mainspring.core.outcome import Raised
+from mainspring.core.outcome import error_of
 from mainspring.core.schedule import Run, Schedule
 from mainspring.errors import ScheduleError
 from mainspring.stores.records import Unread
@@ -103,8 +103,7 @@ def _error(change: Change) -> str | None:
     """Say in a line what a failure came to. Some have no error of their own, but all have a cause."""
     if change.after is None or change.after.state is not State.FAILED:
         return None
-    if isinstance(change.outcome, Raised):
-        error = change.outcome.error
+    if (error := error_of(change.outcome)) is not None:
         said = next((line for line in error.message.splitlines() if line.strip()), "")
         return _cut(f"{error.type}: {said}" if said else error.type)
     return None if change.after.cause is None else change.after.cause.value

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from mainspring.core.job import Job, JobId, NodeId
 from mainspring.core.machine import Event, Fit
-from mainspring.core.outcome import Deferred, Raised, Snoozed, Succeeded
+from mainspring.core.outcome import Deferred, Snoozed, Succeeded, error_of
 from mainspring.stores.memory.tables import Row, Tables, is_active
 from mainspring.stores.records import AttemptView, JobView, Place, Settled, Settlement, Verdict
 from mainspring.stores.schedules import end_of
@@ -84,7 +84,7 @@ def _ended(view: JobView, settlement: Settlement) -> JobView:
         job=_in_utc(after) if after else view.job,
         seconds=settlement.seconds,
         result=outcome.result if isinstance(outcome, Succeeded) else view.result,
-        error=outcome.error if isinstance(outcome, Raised) else view.error,
+        error=error_of(outcome) or view.error,
     )
 
 
@@ -99,7 +99,7 @@ def _attempt(view: JobView, holder: NodeId, settlement: Settlement, now: datetim
         started_at=view.started_at,
         ended_at=now,
         seconds=settlement.seconds,
-        error=outcome.error if isinstance(outcome, Raised) else None,
+        error=error_of(outcome),
         reason=outcome.reason if isinstance(outcome, Snoozed | Deferred) else "",
     )
 

@@ -7,14 +7,16 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from mainspring.core.job import WAITING, Claim, Job, JobId, NodeId, State
+from mainspring.core.outcome import AttemptError
 from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.lines import Rules
 from mainspring.stores.postgres.pick import Picked
-from mainspring.stores.postgres.rows import error, facts, key_text, policy
+from mainspring.stores.postgres.rows import error, facts, key_text, policy, shown_key
 from mainspring.stores.postgres.sight import Sight
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import ClaimRequest, Delivery
+from mainspring.stores.unreadable import POLICY, problem, readable
 
 _TAKE: Final = statement("take")
 _TRACES: Final = statement("traces_of")
@@ -54,6 +56,48 @@ def traces_of(rows: Sequence[Row]) -> Verb[dict[JobId, list[Any]]]:
 
 
 def delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
+    """Make what a node is given; of a row that cannot be decoded, what is needed to end the job."""
+    try:
+        return _decoded(node, lane, row, traces)
+    except Exception as error:  # noqa: BLE001 -- whatever is in the row: it is claimed, as the others are
+        return _undecoded(node, lane, row, problem(error))
+
+
+def _undecoded(node: NodeId, lane: Lane, row: Row, error: AttemptError) -> Delivery:
+    (
+        id_, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,
+        enqueued_at, payload, _traced, _expires_at, _timeout, key, *_,
+    ) = row  # fmt: skip
+    backoff, retention, of_schedule = readable(policy, stored_policy, POLICY)
+    job = Job(
+        id=id_,
+        task=lane.task,
+        state=State.RUNNING,
+        run_at=run_at,
+        backoff=backoff,
+        max_attempts=max_attempts,
+        queue=lane.queue,
+        priority=lane.priority,
+        attempt=attempt,
+        granted=granted,
+        losses=losses,
+        loss_limit=loss_limit,
+        lease=lease,
+        revision=revision,
+        retention=retention,
+        of_schedule=of_schedule,
+    )
+    return Delivery(
+        claim=Claim(job=job, node=node),
+        source=_WAITING.get(state, State.READY),
+        payload=payload,
+        enqueued_at=enqueued_at,
+        key=shown_key(key),
+        unreadable=error,
+    )
+
+
+def _decoded(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
     """Make what a node is given, with only those fields named that say something: it takes a third of the time."""
     (
         id_, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,

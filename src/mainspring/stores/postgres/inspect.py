@@ -8,7 +8,7 @@ from uuid import UUID
 
 from mainspring.core.job import FINISHED, JobId, State
 from mainspring.stores.postgres import bodies
-from mainspring.stores.postgres.rows import encode, error, facts, job, key_text, unique
+from mainspring.stores.postgres.rows import encode, error, job, shown_facts, shown_key, unique
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import AttemptView, JobFilter, JobPage, JobView, LogLine, Pause, QueueView, cut_of
@@ -91,12 +91,12 @@ def _view(row: Row, preview: int | None = None) -> JobView:
         job=job(row),
         payload=payload,
         enqueued_at=enqueued_at,
-        facts=facts(stored_facts, parent),
+        facts=shown_facts(stored_facts, parent),
         node=node,
         started_at=started_at,
         seconds=seconds,
         timeout=timeout,
-        key=key_text(key),
+        key=shown_key(key),
         unique=unique(unique_key, unique_period, unique_on_conflict),
         saved=saved,
         progress=bodies.progress(progress),

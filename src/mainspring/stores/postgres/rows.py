@@ -17,6 +17,7 @@ from mainspring.core.outcome import AttemptError
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.stores.postgres.verb import Row
 from mainspring.stores.records import Facts
+from mainspring.stores.unreadable import POLICY, UNREADABLE_ERROR, readable
 
 NO_FACTS: Final = Facts()
 REMEMBERED: Final = 4096
@@ -41,6 +42,8 @@ def policy_text(backoff: Backoff, retention: Retention, of_schedule: bool) -> st
 def policy(text: str) -> tuple[Backoff, Retention, bool]:
     """Read what the jobs of a task share; last, whether they are those of a schedule."""
     initial, increment, cap, succeeded, failed, multiplier, jitter, *of_schedule = msgspec.json.decode(text)
+    if of_schedule not in ([], [True]):
+        raise ValueError(f"a policy has more than this version can read: {text}")
     backoff = Backoff(
         initial=timedelta(0, 0, initial),
         increment=timedelta(0, 0, increment),
@@ -63,12 +66,22 @@ def key_text(stored: bytes | None) -> str | None:
     return None if stored is None else bytes(stored).decode("utf-8", "surrogatepass")
 
 
+def shown_key(stored: bytes | None) -> str | None:
+    """Read a key, or whatever can be decoded of it."""
+    return readable(key_text, stored, None if stored is None else bytes(stored).decode(errors="replace"))
+
+
 def facts_bytes(facts: Facts) -> bytes | None:
     """Everything but the parent, which has a column of its own, so that children can be found."""
     if facts is NO_FACTS or facts == NO_FACTS:
         return None
     kept = msgspec.structs.replace(facts, parent=None)
     return None if kept == NO_FACTS else encode(kept)
+
+
+def shown_facts(stored: bytes | None, parent: JobId | None) -> Facts:
+    """Read facts, or as much of them as can be decoded."""
+    return readable(lambda kept: facts(kept, parent), stored, NO_FACTS)
 
 
 def facts(stored: bytes | None, parent: JobId | None) -> Facts:
@@ -94,15 +107,15 @@ def error_bytes(error: AttemptError | None) -> bytes | None:
 
 
 def error(stored: bytes | None) -> AttemptError | None:
-    return None if stored is None else _error.decode(stored)
+    return None if stored is None else readable(_error.decode, stored, UNREADABLE_ERROR)
 
 
 def unique(key: bytes | None, period: timedelta | None, on_conflict: str | None) -> UniqueKey | None:
     """Read the three columns of a unique key."""
-    text = key_text(key)
+    text = shown_key(key)
     if text is None or on_conflict is None:
         return None
-    return UniqueKey(key=text, period=period, on_conflict=OnConflict(on_conflict))
+    return UniqueKey(key=text, period=period, on_conflict=readable(OnConflict, on_conflict, OnConflict.RAISE))
 
 
 def columns(rows: Sequence[tuple[object, ...]]) -> tuple[object, ...]:
@@ -115,16 +128,18 @@ def job(row: Row) -> Job:
 
     id, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts,
     policy, expires_at, cancel_requested_at, finished_at, keep_until, cause, and one that is the reader's own.
+
+    Of a row that cannot be decoded, whatever can be.
     """
     (
         id_, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts,
         policy_, expires_at, cancel_requested_at, finished_at, keep_until, cause,
     ) = row[:19]  # fmt: skip
-    backoff, retention, of_schedule = policy(policy_)
+    backoff, retention, of_schedule = readable(policy, policy_, POLICY)
     return Job(
         id=id_,
         task=name(task),
-        state=STATES[state],
+        state=STATES.get(state, State.FAILED),
         run_at=run_at,
         backoff=backoff,
         max_attempts=max_attempts,
@@ -141,6 +156,6 @@ def job(row: Row) -> Job:
         cancel_requested_at=cancel_requested_at,
         finished_at=finished_at,
         keep_until=keep_until,
-        cause=None if cause is None else _CAUSES[cause],
+        cause=_CAUSES.get(cause),
         of_schedule=of_schedule,
     )

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple, TypeAlias, assert_never
 from mainspring.core.job import FINISHED, Job, JobId, NodeId, State
 from mainspring.core.limits import Scope
 from mainspring.core.machine import Event, Fit
-from mainspring.core.outcome import Deferred, Raised, Snoozed, Succeeded
+from mainspring.core.outcome import Deferred, Snoozed, Succeeded, error_of
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.postgres import breakers, runs, unique
 from mainspring.stores.postgres.bodies import attempt_bytes
 from mainspring.stores.postgres.lanes import lane_of
-from mainspring.stores.postgres.rows import clean, columns, error_bytes, job, key_bytes, key_text
+from mainspring.stores.postgres.rows import clean, columns, error_bytes, job, key_bytes, shown_key
 from mainspring.stores.postgres.rows import unique as unique_key
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
@@ -207,7 +207,7 @@ def _found(row: Row) -> Found:
         settled_by=settled_by,
         started_at=started_at,
         enqueued_at=enqueued_at,
-        key=key_text(key),
+        key=shown_key(key),
         unique=unique_key(key_, period, on_conflict),
         traced=traced,
     )
@@ -310,7 +310,7 @@ class Writes:
             self.vacated.append((job_.id, job_.lease))
         if settlement.change.event is Event.SUCCEEDED:
             return
-        error = outcome.error if isinstance(outcome, Raised) else None
+        error = error_of(outcome)
         attempt = AttemptView(
             job=job_.id,
             lease=job_.lease,

@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from mainspring.core.breaker import PhaseChange
 from mainspring.core.job import WAITING, Claim, Job, NodeId, State, next_lease
+from mainspring.core.outcome import AttemptError
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 from mainspring.stores.sqlite import breakers, gates, nodes, places, strands
 from mainspring.stores.sqlite.lanes import Lane
 from mainspring.stores.sqlite.pick import Pick, pick
 from mainspring.stores.sqlite.rooms import Rooms
 from mainspring.stores.sqlite.rows import (
+    EPOCH,
     Row,
     error,
     facts,
@@ -30,6 +32,7 @@ from mainspring.stores.sqlite.rows import (
 )
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
+from mainspring.stores.unreadable import POLICY, as_int, problem, readable
 
 _OPEN_LANES: Final = statement("lanes_open")
 _OPEN_STRANDS: Final = statement("strands_open_by_time")
@@ -139,6 +142,47 @@ def _next_due(session: Session, heads: dict[Lane, int], rooms: Rooms) -> int | N
 
 
 def _delivery(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
+    """Make what a node is given; of a row that cannot be decoded, what is needed to end the job."""
+    try:
+        return _decoded(request, lane, row, traces)
+    except Exception as error:  # noqa: BLE001 -- whatever is in the row: it must not keep back the others
+        return _undecoded(request, lane, row, problem(error))
+
+
+def _undecoded(request: ClaimRequest, lane: Lane, row: Row, error: AttemptError) -> Delivery:
+    (
+        _number, stored_id, state, run_at, attempt, losses, lease, revision, max_attempts, loss_limit, stored_policy,
+        payload, enqueued_at, granted, *_,
+    ) = row  # fmt: skip
+    backoff, retention, of_schedule = readable(policy, stored_policy, POLICY)
+    job = Job(
+        id=job_id(stored_id),
+        task=lane.task,
+        state=State.RUNNING,
+        run_at=readable(instant, run_at, EPOCH),
+        backoff=backoff,
+        max_attempts=as_int(max_attempts, 1),
+        queue=lane.queue,
+        priority=lane.priority,
+        attempt=as_int(attempt) + 1,
+        granted=as_int(granted),
+        losses=as_int(losses),
+        loss_limit=as_int(loss_limit, 1),
+        lease=next_lease(as_int(lease), request.number),
+        revision=as_int(revision) + 1,
+        retention=retention,
+        of_schedule=of_schedule,
+    )
+    return Delivery(
+        claim=Claim(job=job, node=request.node),
+        source=_WAITING.get(state, State.READY),
+        payload=payload,
+        enqueued_at=readable(instant, enqueued_at, EPOCH),
+        unreadable=error,
+    )
+
+
+def _decoded(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
     """Make what a node is given. With all fields named, a job alone takes 0.87 µs; with those that say something, 0.25."""
     (
         _number, stored_id, state, run_at, attempt, losses, lease, revision, max_attempts, loss_limit, stored_policy,

@@ -20,6 +20,7 @@ from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import StoreError
 from mainspring.stores.records import Facts, When
 from mainspring.stores.sqlite.lanes import Lane
+from mainspring.stores.unreadable import POLICY, UNREADABLE_ERROR, as_int, readable
 
 Row: TypeAlias = tuple[Any, ...]
 """What SQLite gives back: only the statement knows the types."""
@@ -110,6 +111,8 @@ def policy_text(backoff: Backoff, retention: Retention, *, of_schedule: bool = F
 def policy(text: str) -> tuple[Backoff, Retention, bool]:
     """Read a backoff, a retention, and whether the job is that of a schedule's run."""
     initial, increment, cap, succeeded, failed, multiplier, jitter, *mark = msgspec.json.decode(text)
+    if mark not in ([], [1]):
+        raise ValueError(f"a policy has more than this version can read: {text}")
     backoff = Backoff(
         initial=timedelta(0, 0, initial),
         increment=timedelta(0, 0, increment),
@@ -130,6 +133,11 @@ def facts_text(facts: Facts) -> str | None:
         return None
     kept = msgspec.structs.replace(facts, parent=None)
     return None if kept == NO_FACTS else _encode(kept).decode()
+
+
+def shown_facts(text: str | None, parent: bytes | None) -> Facts:
+    """Read facts, or as much of them as can be decoded."""
+    return readable(lambda kept: facts(kept, parent), text, NO_FACTS)
 
 
 def facts(text: str | None, parent: bytes | None) -> Facts:
@@ -155,7 +163,7 @@ def error_text(error: AttemptError | None) -> str | None:
 
 
 def error(text: str | None) -> AttemptError | None:
-    return None if text is None else _error.decode(text)
+    return None if text is None else readable(_error.decode, text, UNREADABLE_ERROR)
 
 
 def unique_text(unique: UniqueKey | None) -> str | None:
@@ -166,14 +174,57 @@ def unique_text(unique: UniqueKey | None) -> str | None:
 
 
 def unique(text: str | None) -> UniqueKey | None:
-    if text is None:
-        return None
+    return None if text is None else readable(_unique, text, None)
+
+
+def _unique(text: str) -> UniqueKey:
     key, period, on_conflict = msgspec.json.decode(text)
     return UniqueKey(key=key, period=optional_span(period), on_conflict=OnConflict(on_conflict))
 
 
 def job(row: Row, lane: Lane) -> Job:
-    """Read the first 18 columns of sql/job_*.sql, which all name the same ones in the same order."""
+    """Read the first 18 columns of sql/job_*.sql, which all name the same ones in the same order.
+
+    Of a row that cannot be decoded, whatever can be.
+    """
+    try:
+        return _job(row, lane)
+    except Exception:  # noqa: BLE001 -- whatever is in the row
+        return _rest_of_job(row, lane)
+
+
+def _rest_of_job(row: Row, lane: Lane) -> Job:
+    (
+        _number, stored_id, _lane, state, run_at, attempt, granted, losses, lease, revision,
+        expires_at, cancel_requested_at, finished_at, keep_until, cause, max_attempts, loss_limit, policy_,
+    ) = row[:18]  # fmt: skip
+    backoff, retention, of_schedule = readable(policy, policy_, POLICY)
+    return Job(
+        id=job_id(stored_id),
+        task=lane.task,
+        state=STATES.get(state, State.FAILED),
+        run_at=readable(instant, run_at, EPOCH),
+        backoff=backoff,
+        max_attempts=as_int(max_attempts, 1),
+        queue=lane.queue,
+        priority=lane.priority,
+        attempt=as_int(attempt),
+        granted=as_int(granted),
+        losses=as_int(losses),
+        loss_limit=as_int(loss_limit, 1),
+        lease=as_int(lease),
+        revision=as_int(revision),
+        expires_at=readable(optional_instant, expires_at, None),
+        retention=retention,
+        cancel_requested_at=readable(optional_instant, cancel_requested_at, None),
+        finished_at=readable(optional_instant, finished_at, None),
+        keep_until=readable(optional_instant, keep_until, None),
+        cause=_CAUSES.get(cause),
+        of_schedule=of_schedule,
+    )
+
+
+def _job(row: Row, lane: Lane) -> Job:
     (
         _number, stored_id, _lane, state, run_at, attempt, granted, losses, lease, revision,
         expires_at, cancel_requested_at, finished_at, keep_until, cause, max_attempts, loss_limit, policy_,

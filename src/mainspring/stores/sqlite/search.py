@@ -30,6 +30,7 @@ from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 from mainspring.stores.sqlite.trouble import INTERRUPT, code
 from mainspring.stores.sqlite.views import view
+from mainspring.stores.unreadable import readable
 
 _ALL: Final = statement("search_by_id")
 _OF_KEY: Final = statement("search_by_key")
@@ -106,7 +107,7 @@ def search(
         jobs=tuple(jobs),
         after=job_id(last[0]) if last and more else None,
         looked=looked,
-        back_to=instant(session.rows(_ENQUEUED_AT, (last[1],))[0][0]) if last else None,
+        back_to=readable(instant, session.rows(_ENQUEUED_AT, (last[1],))[0][0], None) if last else None,
         in_time=in_time,
     )
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, assert_never
 
 from mainspring.core.job import FINISHED, WAITING, Job, JobId, NodeId, State
 from mainspring.core.machine import Event, Fit
-from mainspring.core.outcome import Deferred, Raised, Snoozed, Succeeded
+from mainspring.core.outcome import Deferred, Snoozed, Succeeded, error_of
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.records import Settled, Settlement, Verdict
 from mainspring.stores.sqlite import breakers, delete, nodes, places, runs, strands, unique
@@ -261,7 +261,7 @@ def _end_attempt(session: Session, found: Found, node: NodeId, settlement: Settl
         places.vacate(session, [(job.id.bytes, job.lease)])
     if settlement.change.event is Event.SUCCEEDED:
         return
-    error = error_text(outcome.error) if isinstance(outcome, Raised) else None
+    error = error_text(error_of(outcome))
     reason = clean(outcome.reason) if isinstance(outcome, Snoozed | Deferred) else ""
     session.run(
         _ADD_ATTEMPT,

@@ -1,8 +1,19 @@
 """A job with everything that is kept of it, as people see it."""
 
 from mainspring.stores.records import JobView, Progress, cut_of
-from mainspring.stores.sqlite.rows import Row, error, facts, instant, job, optional_instant, optional_span, unique
+from mainspring.stores.sqlite.rows import (
+    EPOCH,
+    Row,
+    error,
+    instant,
+    job,
+    optional_instant,
+    optional_span,
+    shown_facts,
+    unique,
+)
 from mainspring.stores.sqlite.session import Session
+from mainspring.stores.unreadable import readable
 
 
 def view(session: Session, row: Row, preview: int | None = None) -> JobView:
@@ -14,12 +25,12 @@ def view(session: Session, row: Row, preview: int | None = None) -> JobView:
     return JobView(
         job=job(row, session.lane(row[2])),
         payload=payload,
-        enqueued_at=instant(enqueued_at),
-        facts=facts(stored_facts, parent),
+        enqueued_at=readable(instant, enqueued_at, EPOCH),
+        facts=shown_facts(stored_facts, parent),
         node=node,
-        started_at=optional_instant(started_at),
+        started_at=readable(optional_instant, started_at, None),
         seconds=seconds,
-        timeout=optional_span(timeout),
+        timeout=readable(optional_span, timeout, None),
         key=key,
         unique=unique(unique_text),
         saved=saved,

@@ -23,6 +23,7 @@ from mainspring.core.outcome import (
     Raised,
     Snoozed,
     Succeeded,
+    Unreadable,
 )
 from mainspring.stores.records import BreakerView, Claimed, Delivery, JobFilter, Settled, Settlement, Verdict
 from mainspring.testing.contract.obligation import obligation
@@ -352,6 +353,7 @@ class BreakersContract(Contract):
             Interrupted(started=True),
             Expired(),
             NoSuchTask(),
+            Unreadable(AttemptError(type="E", message="m")),
         ]
         for outcome in outcomes:
             await end(world, await delivered(world, node, priority=1), outcome)

@@ -21,6 +21,7 @@ from mainspring.core.outcome import (
     Raised,
     Snoozed,
     Succeeded,
+    Unreadable,
 )
 from mainspring.core.steps import pause, run_now
 from mainspring.core.unique import OnConflict, UniqueKey
@@ -87,6 +88,7 @@ ENDINGS: dict[str, tuple[Ending, State, str | None]] = {
     "no attempts left": (by(Raised(error=ERROR)), State.FAILED, "ValueError: no"),
     "expired": (by(Expired()), State.FAILED, "expired"),
     "unknown task": (by(NoSuchTask()), State.FAILED, "unknown_task"),
+    "unreadable": (by(Unreadable(ERROR)), State.FAILED, "ValueError: no"),
     "lost": (lost, State.FAILED, "lost"),
     "cancelled before it ran": (cancelled_before_it_ran, State.CANCELLED, None),
     "cancelled while it ran": (cancelled_while_it_ran, State.CANCELLED, None),

@@ -37,7 +37,7 @@ class InspectorContract(Contract):
 
         assert [view and view.job.id for view in views] == [None] * len(missing) + [one.id for one in new]
 
-    @obligation("list_jobs")
+    @obligation("list_jobs", 1)
     async def test_jobs_are_listed_newest_first_in_pages(self, world: World) -> None:
         ids = [await world.enqueue() for _ in range(7)]
 

@@ -18,6 +18,8 @@ from mainspring.core.outcome import (
     Raised,
     Snoozed,
     Succeeded,
+    Unreadable,
+    error_of,
 )
 from mainspring.stores.records import AttemptView, LogLine, Note, Settled, Settlement, Verdict
 from mainspring.testing.contract.obligation import obligation
@@ -36,6 +38,7 @@ ENDS: list[Outcome] = [
     Interrupted(started=False),
     Expired(),
     NoSuchTask(),
+    Unreadable(ERROR),
 ]
 
 
@@ -57,7 +60,7 @@ class SettleContract(Contract):
         view = await world.view(claim.job.id)
         assert view.job == settlement.change.after
         assert (view.node, view.started_at, view.seconds) == (node.id, started, 1.75)
-        error = outcome.error if isinstance(outcome, Raised) else None
+        error = error_of(outcome)
         assert view.error == error
         assert view.result == (outcome.result if isinstance(outcome, Succeeded) else None)
         expected = AttemptView(
