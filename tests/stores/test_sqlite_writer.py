@@ -373,7 +373,7 @@ async def test_an_error_that_was_told_too_early_is_taken_back(virtual_time: Virt
 async def test_an_error_of_the_disk_does_not_close_the_connection(world: World, store: SqliteStore) -> None:
     """The last one to close would recover the log, and commit what was written but could not be synced."""
     await world.enqueue()
-    connection = store._file.writer._connection
+    connection = await store._write(lambda session: session.connection)
 
     def fail(_session: Session) -> None:
         error = sqlite3.OperationalError("disk I/O error")
@@ -383,7 +383,7 @@ async def test_an_error_of_the_disk_does_not_close_the_connection(world: World, 
     with pytest.raises(StoreUnavailable, match="the disk does not answer"):
         await store._write(fail)
 
-    assert store._file.writer._connection is connection
+    assert await store._write(lambda session: session.connection) is connection
     await world.enqueue()
 
 

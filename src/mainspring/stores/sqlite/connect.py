@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from mainspring.errors import StoreError
+from mainspring.stores.sqlite.fork import GUARD, Connection
 from mainspring.stores.sqlite.trouble import CANNOT_OPEN, code
 
 T = TypeVar("T")
@@ -35,9 +36,12 @@ def check_library(store: str) -> None:
             raise StoreError(store, "this Python's SQLite was built without JSON; use another build of it") from error
 
 
-def connect(path: Path, *, durable: bool) -> sqlite3.Connection:
-    """Open a connection that writes. It never waits for a lock: whoever uses it tries again, at random intervals."""
-    connection = _connect(str(path))
+def connect(path: Path, *, durable: bool, create: bool = False) -> sqlite3.Connection:
+    """Open a connection that writes; only `create` makes a file where there is none.
+
+    It never waits for a lock: the caller tries again, at random intervals.
+    """
+    connection = _connect(path, "mode=rwc" if create else "mode=rw")
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
     connection.execute(f"PRAGMA fullfsync = {int(durable)}")  # on macOS, where an fsync alone does not reach the disk
     connection.execute(_WAL_LIMIT)
@@ -46,7 +50,7 @@ def connect(path: Path, *, durable: bool) -> sqlite3.Connection:
 
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a connection that cannot write."""
-    connection = _connect(str(path))
+    connection = _connect(path, "mode=rw")  # and not "ro", which could neither make nor recover the log's index
     connection.execute("PRAGMA query_only = 1")
     return connection
 
@@ -77,18 +81,20 @@ def keeps_a_log(path: Path) -> bool:
 
 
 def _look(path: Path, option: str, look: Callable[[sqlite3.Connection], T]) -> T:
-    with closing(_connect(f"{path.as_uri()}?mode=ro&{option}", uri=True)) as connection:
+    with closing(_connect(path, f"mode=ro&{option}")) as connection:
         return look(connection)
 
 
-def _connect(target: str, *, uri: bool = False) -> sqlite3.Connection:
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    GUARD.check(path)
     connection = sqlite3.connect(
-        target,
+        f"{path.as_uri()}?{options}",
         timeout=0,
         isolation_level=None,
         check_same_thread=False,  # each is used by one thread at a time, and closed by another
         cached_statements=_STATEMENTS,
-        uri=uri,
+        uri=True,
+        factory=Connection,
     )
     try:
         connection.execute(_CACHE)

@@ -36,6 +36,11 @@ class Opened:
     def open(cls, settings: Settings) -> Self:
         """Make the tables ready and start the threads. Blocks."""
         _prepare(settings)
+        return cls.start(settings)
+
+    @classmethod
+    def start(cls, settings: Settings) -> Self:
+        """Start the threads on a file whose tables are ready; it is opened by the first who needs it."""
         lanes = Known()
         bells = Bells(settings.path, settings.poll)
         writer = Writer(settings, lanes, bells)
@@ -50,6 +55,10 @@ class Opened:
         self.reader.close()
         self.searcher.close()
         self.bells.close()
+
+    def leave_behind(self) -> None:
+        """Let go of the parent's sockets, in a forked child. Its threads do not exist here."""
+        self.bells.leave_behind()
 
 
 def version(settings: Settings) -> SchemaVersion:
@@ -104,7 +113,7 @@ def _persist(settings: Settings, step: Callable[[], T]) -> T:
 
 
 def _migrate(settings: Settings) -> None:
-    connection = connect(settings.path, durable=settings.durable)
+    connection = connect(settings.path, durable=settings.durable, create=True)
     try:
         migrate.check(settings.store, migrate.found(connection))
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

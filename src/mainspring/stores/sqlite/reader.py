@@ -1,7 +1,5 @@
 """The readers: a few threads with connections of their own, which never wait for the writer and never write."""
 
-import sqlite3
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -9,6 +7,7 @@ from typing import Final, TypeVar
 from mainspring.errors import StoreClosed
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.connect import connect_reader
+from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.lanes import Known, Lanes
 from mainspring.stores.sqlite.retry import persist
 from mainspring.stores.sqlite.session import Session
@@ -30,8 +29,7 @@ class Reader:
         self._settings = settings
         self._lanes = lanes
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring-sqlite-reader")
-        self._lock = threading.Lock()
-        self._idle: list[sqlite3.Connection] = []
+        self._idle = IdleConnections()
 
     async def read(self, look: Callable[[Session], T]) -> T:
         """Look at the tables as they are at one moment. Safe in any thread with a running loop."""
@@ -45,9 +43,7 @@ class Reader:
     def close(self) -> None:
         """Finish what was asked. Blocks."""
         self._threads.shutdown()
-        for connection in self._idle:
-            connection.close()
-        self._idle.clear()
+        self._idle.close()
 
     def _answer(self, look: Callable[[Session], T], answer: Answer[T]) -> None:
         if answer.is_unwanted:  # its caller has given up while it waited for a thread
@@ -60,9 +56,7 @@ class Reader:
         Answer.bring([answer])
 
     def _snapshot(self, look: Callable[[Session], T]) -> T:
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        connection = connection or connect_reader(self._settings.path)
+        connection = self._idle.take() or connect_reader(self._settings.path)
         try:
             session = Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store)
             connection.execute("BEGIN")
@@ -74,12 +68,8 @@ class Reader:
             if spoils_connection(error):
                 connection.close()
             else:
-                self._put_back(connection)
+                self._idle.put(connection)
             raise
-        self._put_back(connection)
+        self._idle.put(connection)
         session.lanes.keep()
         return seen
-
-    def _put_back(self, connection: sqlite3.Connection) -> None:
-        with self._lock:
-            self._idle.append(connection)

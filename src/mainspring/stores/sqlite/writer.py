@@ -20,6 +20,7 @@ from mainspring.stores.sqlite import nodes
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.claim import claim
 from mainspring.stores.sqlite.connect import connect
+from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.lanes import Known, Lanes
 from mainspring.stores.sqlite.nothing import Nothing, Rings
 from mainspring.stores.sqlite.retry import pauses
@@ -62,7 +63,8 @@ class Writer:
         self._settings = settings
         self._lanes = lanes
         self._bells = bells
-        self._connection: sqlite3.Connection | None = None
+        self._idle = IdleConnections()
+        self._connection: sqlite3.Connection | None = None  # while it serves
         self._file: tuple[int, int] | None = None
         self._rings: Rings | None = None
         self._nothing = Nothing()
@@ -135,6 +137,7 @@ class Writer:
 
     def _serve(self) -> None:
         while self._wait_for_work():
+            self._connection = self._idle.take()
             try:
                 if self._serve_alone():
                     continue
@@ -143,8 +146,15 @@ class Writer:
                     self._serve_group(connection, self._take())
             except Exception as error:  # noqa: BLE001 -- whatever it is, it is told to those who wait
                 self._fail_all(error)
-        if self._connection is not None:
-            self._connection.close()
+            finally:
+                self._put_back()
+        self._idle.close()
+
+    def _put_back(self) -> None:
+        """Keep the connection for the next turn, unless a fork closes it in between."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._idle.put(connection)
 
     def _wait_for_work(self) -> bool:
         with self._changed:
@@ -203,7 +213,9 @@ class Writer:
                     return None
             else:
                 return self._connection
+            self._put_back()
             time.sleep(pause)
+            self._connection = self._idle.take()
         return None
 
     def _is_same_file(self) -> bool:
