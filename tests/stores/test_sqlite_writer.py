@@ -391,6 +391,10 @@ def move(file: Path, there: Path) -> None:
     file.replace(there)
 
 
+def exists(file: Path) -> bool:
+    return file.exists()
+
+
 async def test_a_file_that_was_deleted_is_told(world: World, store: SqliteStore, path: Path, tmp_path: Path) -> None:
     node = await world.node()
     await world.enqueue()
@@ -417,6 +421,28 @@ async def test_a_file_that_was_replaced_is_told(world: World, path: Path, tmp_pa
     with pytest.raises(StoreUnavailable, match="the file was replaced or deleted"):
         await world.enqueue()
     move(tmp_path / "aside.db", path)
+
+
+async def test_nobody_reads_from_a_deleted_file_or_makes_an_empty_one(
+    world: World, store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    await world.enqueue()
+    assert await store.get([]) == ()
+    unwatch = store.watch(lambda: None)
+    aside = tmp_path / "aside.db"
+    move(path, aside)
+
+    for _ in range(8):  # more than there are readers
+        with pytest.raises(StoreUnavailable, match="the file was replaced or deleted"):
+            await store.queues()
+    unwatch()
+    store.watch(lambda: None)()  # it looks at the file when it begins
+    with pytest.raises(StoreError):
+        await store.flush()
+    assert not exists(path)
+
+    move(aside, path)
+    assert len(await store.queues()) == 1
 
 
 async def test_a_renewal_does_not_wait_for_a_group_that_is_done_one_by_one(store: SqliteStore) -> None:

@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from mainspring.errors import StoreError
+from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.stores.sqlite.fork import GUARD, Connection
 from mainspring.stores.sqlite.trouble import CANNOT_OPEN, code
 
@@ -18,6 +18,29 @@ OLDEST: Final = (3, 35, 0)
 _CACHE: Final = "PRAGMA cache_size = -16384"  # 16 MiB
 _WAL_LIMIT: Final = "PRAGMA journal_size_limit = 67108864"  # what a burst made of the log is given back, above 64 MiB
 _STATEMENTS: Final = 256  # more than this package has: none is ever compiled twice
+
+
+class FileIdentity:
+    """The file that a store has opened first, told from another one that was put at the same path later."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._first: tuple[int, int] | None = None
+
+    def is_same(self) -> bool:
+        """Whether the path still leads to that file; takes 2 µs."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return False
+        identity = (found.st_dev, found.st_ino)
+        self._first = self._first or identity
+        return self._first == identity
+
+    def check(self, store: str) -> None:
+        """Raise unless it is the same: writes to a lost file reach nobody, reads of it are out of date."""
+        if not self.is_same():
+            raise StoreUnavailable(store, "the file was replaced or deleted; restart what uses it")
 
 
 def check_library(store: str) -> None:

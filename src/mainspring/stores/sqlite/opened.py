@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 from mainspring.errors import StoreError
 from mainspring.stores.records import SchemaVersion
 from mainspring.stores.sqlite import migrate
-from mainspring.stores.sqlite.connect import check_library, connect
+from mainspring.stores.sqlite.connect import FileIdentity, check_library, connect
 from mainspring.stores.sqlite.lanes import Known
 from mainspring.stores.sqlite.reader import THREADS_OF_SEARCHES, Reader
 from mainspring.stores.sqlite.retry import persist
@@ -41,11 +41,11 @@ class Opened:
     @classmethod
     def start(cls, settings: Settings) -> Self:
         """Start the threads on a file whose tables are ready; it is opened by the first who needs it."""
-        lanes = Known()
+        file, lanes = FileIdentity(settings.path), Known()
         bells = Bells(settings.path, settings.poll)
-        writer = Writer(settings, lanes, bells)
-        reader = Reader(settings, lanes)
-        searcher = Reader(settings, lanes, threads=THREADS_OF_SEARCHES)
+        writer = Writer(settings, file, lanes, bells)
+        reader = Reader(settings, file, lanes)
+        searcher = Reader(settings, file, lanes, threads=THREADS_OF_SEARCHES)
         writer.start()
         return cls(writer=writer, reader=reader, searcher=searcher, bells=bells, lanes=lanes)
 

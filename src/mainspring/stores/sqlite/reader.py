@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from mainspring.errors import StoreClosed
 from mainspring.stores.sqlite.answers import Answer
-from mainspring.stores.sqlite.connect import connect_reader
+from mainspring.stores.sqlite.connect import FileIdentity, connect_reader
 from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.lanes import Known, Lanes
 from mainspring.stores.sqlite.retry import persist
@@ -25,8 +25,9 @@ THREADS_OF_SEARCHES: Final = 2
 class Reader:
     """Owns the connections that read."""
 
-    def __init__(self, settings: Settings, lanes: Known, *, threads: int = THREADS) -> None:
+    def __init__(self, settings: Settings, file: FileIdentity, lanes: Known, *, threads: int = THREADS) -> None:
         self._settings = settings
+        self._file = file
         self._lanes = lanes
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring-sqlite-reader")
         self._idle = IdleConnections()
@@ -56,6 +57,7 @@ class Reader:
         Answer.bring([answer])
 
     def _snapshot(self, look: Callable[[Session], T]) -> T:
+        self._file.check(self._settings.store)
         connection = self._idle.take() or connect_reader(self._settings.path)
         try:
             session = Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store)

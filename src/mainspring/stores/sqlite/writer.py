@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 from mainspring.core.job import NodeId
-from mainspring.errors import StoreClosed, StoreUnavailable
+from mainspring.errors import StoreClosed
 from mainspring.stores.records import Claimed, ClaimRequest, Pulse
 from mainspring.stores.sqlite import nodes
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.claim import claim
-from mainspring.stores.sqlite.connect import connect
+from mainspring.stores.sqlite.connect import FileIdentity, connect
 from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.lanes import Known, Lanes
 from mainspring.stores.sqlite.nothing import Nothing, Rings
@@ -59,13 +59,13 @@ class Spoilt(Exception):
 class Writer:
     """Owns the connection that writes."""
 
-    def __init__(self, settings: Settings, lanes: Known, bells: Bells) -> None:
+    def __init__(self, settings: Settings, file: FileIdentity, lanes: Known, bells: Bells) -> None:
         self._settings = settings
         self._lanes = lanes
         self._bells = bells
         self._idle = IdleConnections()
         self._connection: sqlite3.Connection | None = None  # while it serves
-        self._file: tuple[int, int] | None = None
+        self._file = file
         self._rings: Rings | None = None
         self._nothing = Nothing()
         self._changed = threading.Condition()
@@ -170,7 +170,7 @@ class Writer:
         with self._changed:
             line = self._urgent or self._waiting
             request = line[0] if len(self._urgent) + len(self._waiting) == 1 else None
-        if request is None or request.alone is None or self._connection is None or not self._is_same_file():
+        if request is None or request.alone is None or self._connection is None or not self._file.is_same():
             return False
         session = Session(self._connection, self._settings.now(), Lanes(self._lanes), self._settings.store)
         try:
@@ -199,8 +199,7 @@ class Writer:
     def _begin(self, request: Request | None = None) -> sqlite3.Connection | None:
         """Get the write lock; None if nobody wants it any more. For one request alone, or for all that wait."""
         for pause in pauses():
-            if not self._is_same_file():
-                raise StoreUnavailable(self._settings.store, "the file was replaced or deleted; restart what uses it")
+            self._file.check(self._settings.store)
             try:
                 if self._connection is None:
                     self._connection = connect(self._settings.path, durable=self._settings.durable)
@@ -217,16 +216,6 @@ class Writer:
             time.sleep(pause)
             self._connection = self._idle.take()
         return None
-
-    def _is_same_file(self) -> bool:
-        """Say whether the path still leads to the file that was opened: what a lost file is told, nobody else sees."""
-        try:
-            found = self._settings.path.stat()  # before every transaction; it takes 2 µs
-        except OSError:
-            return False
-        identity = (found.st_dev, found.st_ino)
-        self._file = self._file or identity
-        return self._file == identity
 
     def _still_wanted(self, error: sqlite3.Error, request: Request | None) -> bool:
         """Give up on those who have waited for too long; say whether anyone is left."""
