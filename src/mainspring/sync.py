@@ -1,7 +1,8 @@
 """The way from plain code into the async core: one thread with an event loop of its own, for each app that asks.
 
 There is one implementation of everything, and it is async. Code without a loop hands a coroutine over and blocks until
-it is done. That works beside a running loop too, which then stands still for as long, as with any call that blocks.
+it is done. That works beside a running loop too, which then stands still for as long, as with any call that blocks. Only
+while a task of that loop closes the store it raises `RuntimeError`: the loop could not finish that.
 The thread is started when it is first needed, ends with its app, and never holds up the end of the program.
 """
 
@@ -112,6 +113,37 @@ class Bridge:
         end = weakref.finalize(self, _stop, loop)
         end.atexit = False  # a daemon needs no end there, and a loop cannot end then: Python starts no more threads
         return _Running(loop, thread, end, set())
+
+
+class Detached:
+    """A coroutine on a thread and an event loop of its own, which ends whatever becomes of the caller's loop.
+
+    `ended` is called in the thread, once the loop is closed: with the error, or None after success and cancellation.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[], Coroutine[Any, Any, object]], ended: Callable[[BaseException | None], None]
+    ) -> None:
+        self.loop: Final = asyncio.new_event_loop()
+        try:
+            threading.Thread(target=self._serve, args=(work, ended), name=name, daemon=True).start()
+        except BaseException:
+            self.loop.close()
+            raise
+
+    def cancel(self) -> None:
+        _stop(self.loop)
+
+    def _serve(
+        self, work: Callable[[], Coroutine[Any, Any, object]], ended: Callable[[BaseException | None], None]
+    ) -> None:
+        problem: BaseException | None = None
+        try:
+            with asyncio.Runner(loop_factory=lambda: self.loop) as runner, suppress(asyncio.CancelledError):
+                runner.run(work())
+        except BaseException as error:  # noqa: BLE001 -- raised by those who wait
+            problem = error
+        ended(problem)
 
 
 def _begin(work: Callable[[], Coroutine[Any, Any, T]], waiting: "concurrent.futures.Future[T]") -> None:

@@ -1,12 +1,17 @@
 """An app's store is opened by whoever needs it first, once, and closed once, from any loop and thread."""
 
 import asyncio
+import sqlite3
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from mainspring import Mainspring
+from mainspring.client.outbox import Outbox
 from mainspring.errors import StoreClosed, StoreUnavailable
 from mainspring.stores.memory import MemoryStore
 from mainspring.testing import VirtualTime
@@ -214,3 +219,91 @@ async def test_virtual_time_stands_still_for_an_opening_in_another_thread(virtua
     assert virtual_time.elapsed == 0
     thread.join()
     await app.close()
+
+
+# Sync calls beside a change on the same loop
+
+
+def publish(file: Path, outbox: Outbox[int]) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        outbox.publish_sync(connection, 1, key="one")
+        connection.commit()
+
+
+@pytest.mark.parametrize("call", ["enqueue", "refresh", "cancel", "publish", "close"])
+def test_a_sync_call_on_the_loop_whose_task_opens_the_store_is_answered(tmp_path: Path, call: str) -> None:
+    app = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
+    task = app.task(name="nothing")(lambda: None)
+    outbox = app.outbox("news", partitions=1, payload=int)
+    job = task.enqueue_sync()
+    app.close_sync()
+    calls: dict[str, Callable[[], object]] = {
+        "enqueue": task.enqueue_sync,
+        "refresh": job.refresh_sync,
+        "cancel": job.cancel_sync,
+        "publish": lambda: publish(tmp_path / "jobs.db", outbox),
+        "close": app.close_sync,
+    }
+
+    async def main() -> None:
+        opening = asyncio.create_task(task.enqueue())
+        await asyncio.sleep(0)
+        calls[call]()
+        await opening
+        assert len((await app.jobs()).jobs) == 2 + (call == "enqueue")
+        await app.close()
+
+    asyncio.run(main())
+
+
+def test_a_sync_call_on_the_loop_whose_task_closes_the_store_is_refused(tmp_path: Path) -> None:
+    app = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
+    task = app.task(name="nothing")(lambda: None)
+
+    async def main() -> None:
+        await task.enqueue()
+        closing = asyncio.create_task(app.close())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="is being opened or closed on this event loop"):
+            task.enqueue_sync()
+        await closing
+        task.enqueue_sync()
+        await app.close()
+
+    asyncio.run(main())
+
+
+def test_an_opening_that_nobody_waits_for_any_more_is_cancelled() -> None:
+    door = Door(seconds=3600)
+    app = app_on(door)
+
+    async def main() -> None:
+        calls = [asyncio.create_task(app.enqueue("nothing")) for _ in range(3)]
+        while not door.steps:  # the thread is real, and so is this wait
+            await asyncio.sleep(0.001)
+        calls[0].cancel()
+        await asyncio.wait(calls[:1])
+        assert not calls[1].done()
+        for waiting in calls[1:]:
+            waiting.cancel()
+        await asyncio.wait(calls)
+        door.seconds = 0
+        await app.enqueue("nothing")
+        assert door.steps == ["opening", "opening", "open"]
+        await app.close()
+
+    asyncio.run(main())
+
+
+def test_an_opening_that_is_cancelled_before_it_has_begun_leaves_nothing_behind() -> None:
+    app = app_on(Door(seconds=0))
+
+    async def main() -> None:
+        for _ in range(50):
+            first = asyncio.create_task(app.enqueue("nothing"))
+            await asyncio.sleep(0)
+            first.cancel()
+            await app.enqueue("nothing")
+            await app.close()
+
+    asyncio.run(main())

@@ -246,3 +246,22 @@ async def test_a_job_that_is_deleted_while_one_waits_is_gone(app: Mainspring) ->
 
         with pytest.raises(JobGone):
             await waiting
+
+
+def test_a_wait_whose_loop_was_closed_is_forgotten_by_the_next_one(virtual_time: VirtualTime) -> None:
+    store = Watched(virtual_time)
+    app = app_on(store, virtual_time)
+    job = virtual_time.run(app.find("double").enqueue(1))
+    for _ in range(3):
+        loop = asyncio.new_event_loop()
+        waiting = loop.create_task(job.result())
+        loop.run_until_complete(asyncio.sleep(0.01))
+        assert not waiting.done()
+        for task in asyncio.all_tasks(loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined] # they are left pending on purpose
+        loop.close()
+        assert store.watchers == 1
+
+    with pytest.raises(JobUnfinished):
+        asyncio.run(job.result(timeout=0.01))
+    assert store.watchers == 0

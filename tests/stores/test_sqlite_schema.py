@@ -392,12 +392,12 @@ async def test_a_database_that_cannot_keep_a_log_is_refused(path: Path, monkeypa
     unlogged = "PRAGMA journal_mode = MEMORY"
     plain = connect.connect
 
-    def connected(path: Path, *, durable: bool) -> sqlite3.Connection:
+    def connected(path: Path, *, durable: bool, create: bool) -> sqlite3.Connection:
         class Stubborn(sqlite3.Connection):
             def execute(self, sql: str, *rest: object) -> sqlite3.Cursor:
                 return super().execute(unlogged if "journal_mode" in sql else sql, *rest)  # type: ignore[arg-type] # as given
 
-        plain(path, durable=durable).close()
+        plain(path, durable=durable, create=create).close()
         return sqlite3.connect(path, factory=Stubborn, isolation_level=None)
 
     monkeypatch.setattr(opened, "connect", connected)

@@ -427,7 +427,7 @@ async def test_an_error_that_was_told_too_early_is_taken_back(virtual_time: Virt
 async def test_an_error_of_the_disk_does_not_close_the_connection(world: World, store: SqliteStore) -> None:
     """The last one to close would recover the log, and commit what was written but could not be synced."""
     await world.enqueue()
-    connection = store._file.writer._connection
+    connection = await store._write(lambda session: session.connection)
 
     def fail(_session: Session) -> None:
         error = sqlite3.OperationalError("disk I/O error")
@@ -437,12 +437,16 @@ async def test_an_error_of_the_disk_does_not_close_the_connection(world: World, 
     with pytest.raises(StoreUnavailable, match="the disk does not answer"):
         await store._write(fail)
 
-    assert store._file.writer._connection is connection
+    assert await store._write(lambda session: session.connection) is connection
     await world.enqueue()
 
 
 def move(file: Path, there: Path) -> None:
     file.replace(there)
+
+
+def exists(file: Path) -> bool:
+    return file.exists()
 
 
 async def test_a_file_that_was_deleted_is_told(world: World, store: SqliteStore, path: Path, tmp_path: Path) -> None:
@@ -471,6 +475,28 @@ async def test_a_file_that_was_replaced_is_told(world: World, path: Path, tmp_pa
     with pytest.raises(StoreUnavailable, match="the file was replaced or deleted"):
         await world.enqueue()
     move(tmp_path / "aside.db", path)
+
+
+async def test_nobody_reads_from_a_deleted_file_or_makes_an_empty_one(
+    world: World, store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    await world.enqueue()
+    assert await store.get([]) == ()
+    unwatch = store.watch(lambda: None)
+    aside = tmp_path / "aside.db"
+    move(path, aside)
+
+    for _ in range(8):  # more than there are readers
+        with pytest.raises(StoreUnavailable, match="the file was replaced or deleted"):
+            await store.queues()
+    unwatch()
+    store.watch(lambda: None)()  # it looks at the file when it begins
+    with pytest.raises(StoreError):
+        await store.flush()
+    assert not exists(path)
+
+    move(aside, path)
+    assert len(await store.queues()) == 1
 
 
 async def test_a_renewal_does_not_wait_for_a_group_that_is_done_one_by_one(store: SqliteStore) -> None:

@@ -1,7 +1,8 @@
 """An app's way to its store: made from what the app was given, opened once, closed once.
 
-Whoever needs the store asks for it here, from any thread and any event loop, and the first who asks opens it. Many who
-ask at the same time share one opening and its error; one who is cancelled hands over to the next.
+Code that needs the store asks for it here, from any thread and any event loop, and the first call opens it. Calls at the
+same time share one opening and its error. The opening runs on a thread and an event loop of its own: it ends although the
+loop that began it is blocked, by a sync call for example. It is cancelled when nobody waits for it any more.
 """
 
 import asyncio
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 from mainspring.client.urls import Source
 from mainspring.client.waiting import Room
-from mainspring.clock import Clock, outside
+from mainspring.clock import Clock, on_virtual_time, outside
 from mainspring.core.job import JobId
 from mainspring.errors import DeclarationError, MainspringError, StoreClosed
 from mainspring.plugins.guard import Guard
 from mainspring.runtime.call import current_trace
 from mainspring.stores.port import Store
 from mainspring.stores.records import JobView
-from mainspring.sync import Bridge, leave_behind, tell_after_fork
+from mainspring.sync import Bridge, Detached, leave_behind, tell_after_fork
 
 if TYPE_CHECKING:
     from mainspring.outbox.caller import Around
@@ -50,19 +51,23 @@ class Connection:
         self.around_deliveries: Around | None = None
         """What handlers of outboxes are called in; None: nobody traces."""
         self._bridge = Bridge(f"mainspring {source.name}")
-        self._rooms: dict[tuple[int, int], Room] = {}
+        self._rooms: dict[tuple[asyncio.AbstractEventLoop, int], Room] = {}
         self._users = 0
         self._made: Store | None = None
         self._open: Store | None = None
         self._guard = threading.Lock()
         self._change: Future[None] | None = None  # an opening or closing under way
         self._changing: asyncio.AbstractEventLoop | None = None  # where
+        self._opening: Detached | None = None
+        self._waiting = 0  # calls that wait for the opening under way
         tell_after_fork(self)
 
     def after_fork(self) -> None:
         """Begin anew in a child: threads and open files belong to the parent."""
         self._guard = threading.Lock()
-        self._change = self._changing = self._open = None
+        leave_behind(self._opening)
+        self._change = self._changing = self._opening = self._open = None
+        self._waiting = 0
         self._rooms = {}
         if self._made and self._source.again:
             leave_behind(self._made)
@@ -98,9 +103,11 @@ class Connection:
         """Return the store, after opening it if need be."""
         while self._open is None:
             change = self._begin()
-            if change:
+            if change and on_virtual_time():  # which a thread would miss
                 return await self._finish_opening(change)
-            await self._others()
+            if change:
+                self._open_aside(change)
+            await self._opened_elsewhere()
         return self._open
 
     async def expect_tables(self) -> None:
@@ -120,20 +127,28 @@ class Connection:
 
     def store_sync(self) -> Store:
         """Return the store, for code that waits."""
-        return self._open or self._bridge.run(self.store)
+        return self._open or self.wait_for(self.store)
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Call an async function from code that waits."""
+        self._must_not_wait_for_this_loop()
         return self._bridge.run(work)
 
     async def finished(self, job: JobId) -> JobView | None:
         """Wait until a job has finished, or is gone: None. All who wait on one loop share every look at the store."""
         store = await self.store()
-        key = id(asyncio.get_running_loop()), id(store)
+        key = asyncio.get_running_loop(), id(store)
         room = self._rooms.get(key)
         if room is None:
+            self._drop_rooms_of_closed_loops()
             room = self._rooms[key] = Room(store, on_empty=lambda: self._rooms.pop(key, None))
         return await room.finished(job)
+
+    def _drop_rooms_of_closed_loops(self) -> None:
+        """Forget calls that were waiting when their loop was closed: they never end."""
+        for key in tuple(self._rooms):
+            if key[0].is_closed() and (room := self._rooms.pop(key, None)):
+                room.abandon()
 
     async def enter(self) -> None:
         """Open the store for a user who will leave again."""
@@ -161,7 +176,7 @@ class Connection:
 
     def close_sync(self) -> None:
         """Close the store, from code that waits."""
-        self._bridge.run(self.close_store)
+        self.wait_for(self.close_store)
         self._bridge.close()
 
     async def close_store(self) -> None:
@@ -179,15 +194,48 @@ class Connection:
             self._end(change)
             _OPEN.discard(self)
 
+    def _must_not_wait_for_this_loop(self) -> None:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        with self._guard:
+            is_here = self._changing is running
+        if is_here:
+            raise RuntimeError(
+                f"{self._source.name} is being opened or closed on this event loop, which a sync call would block; "
+                "await that first, or await the async method"
+            )
+
+    def _open_aside(self, change: "Future[None]") -> None:
+        """Open the store on a thread of its own, which ends the change."""
+        name = f"mainspring {self._source.name} opening"
+        try:
+            opening = Detached(name, self._open_store, lambda error: self._end(change, error))
+        except BaseException:  # no thread can be started
+            self._end(change)
+            raise
+        with self._guard:
+            if self._change is change:
+                self._opening, self._changing = opening, opening.loop
+
+    async def _opened_elsewhere(self) -> None:
+        """Wait for the change under way; an opening that nobody waits for any more is cancelled."""
+        with self._guard:
+            opening = self._opening
+            self._waiting += opening is not None
+        try:
+            await self._others()
+        finally:
+            with self._guard:
+                self._waiting -= opening is not None
+                is_abandoned = opening is not None and self._opening is opening and not self._waiting
+            if is_abandoned and opening:
+                opening.cancel()
+
     async def _finish_opening(self, change: "Future[None]") -> Store:
         try:
-            # One whose opening failed or was cut short is opened again, so that nothing of it is left lying about.
-            store = self._made = self._made or self._source.make(self.clock)
-            if self._introduce:
-                self._introduce(store)
-            await store.open()
-            self._open = store
-            _OPEN.add(self)
+            store = await self._open_store()
         except Exception as error:
             self._end(change, error)
             raise
@@ -195,6 +243,16 @@ class Connection:
             self._end(change)
             raise
         self._end(change)
+        return store
+
+    async def _open_store(self) -> Store:
+        # One whose opening failed or was cut short is opened again, so that nothing of it is left lying about.
+        store = self._made = self._made or self._source.make(self.clock)
+        if self._introduce:
+            self._introduce(store)
+        await store.open()
+        self._open = store
+        _OPEN.add(self)
         return store
 
     def _begin(self, *, closing: bool = False) -> "Future[None] | None":
@@ -205,9 +263,9 @@ class Connection:
             self._change, self._changing = Future(), asyncio.get_running_loop()
             return self._change
 
-    def _end(self, change: "Future[None]", error: Exception | None = None) -> None:
+    def _end(self, change: "Future[None]", error: BaseException | None = None) -> None:
         with self._guard:
-            self._change = self._changing = None
+            self._change = self._changing = self._opening = None
         if error:
             change.set_exception(error)
         else:

@@ -6,6 +6,7 @@ as long as the look took, so that waiting for very many jobs cannot keep a store
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from mainspring.core.backoff import Backoff
@@ -53,6 +54,11 @@ class Room:
         finally:
             self._leave(job, waiter)
 
+    def abandon(self) -> None:
+        """Watch the store no longer: the loop was closed while calls were waiting here."""
+        unwatch, self._unwatch = self._unwatch, lambda: None  # a coroutine that is collected later leaves, too
+        unwatch()
+
     def _leave(self, job: JobId, waiter: Waiter) -> None:
         others = self._waiting[job]
         others.remove(waiter)
@@ -61,7 +67,8 @@ class Room:
             self._unseen.discard(job)
         if not self._waiting:
             self._unwatch()
-            self._stop.set()
+            with suppress(RuntimeError):  # the loop is closed, and this coroutine collected
+                self._stop.set()
             self._on_empty()
 
     def _hint(self) -> None:

@@ -39,13 +39,13 @@ class _Thread(threading.Thread):
         self._ended = ended
         self._home = ended.get_loop()
         self._loop = asyncio.new_event_loop()
-        self._stop = Stop()
+        self._end = Stop()  # not "_stop": that is a method of Thread, which every forked child calls
 
     def run(self) -> None:
         error: BaseException | None = None
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._service.run(self._stop))
+                runner.run(self._service.run(self._end))
         except BaseException as raised:  # noqa: BLE001 - carried over to whoever awaits the thread
             error = raised
         if not self._home.is_closed():
@@ -53,7 +53,7 @@ class _Thread(threading.Thread):
 
     def stop(self) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._stop.set)
+            self._loop.call_soon_threadsafe(self._end.set)
 
     def _tell(self, error: BaseException | None) -> None:
         if self._ended.done():

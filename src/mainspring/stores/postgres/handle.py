@@ -1,5 +1,7 @@
 """What the verbs of a PostgreSQL store are carried out by: its connections, what it remembers, and whom it tells."""
 
+import os
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
@@ -68,6 +70,12 @@ class Handle:
         self._bells = Bells(self._settings, on_hint=self._hinted, skew=self._skew)
         self._lines.hears = self._bells.hears
         self._lines.now = self.now
+        _ALL.add(self)
+
+    def after_fork(self) -> None:
+        """Begin anew in a child; connections and notifications do so by themselves."""
+        self._lines.after_fork()
+        self._head.after_fork()
 
     def now(self) -> datetime:
         return self._skew.now()
@@ -114,3 +122,15 @@ class Handle:
         """Tell everyone that what was held back may be claimed, however long it has been due."""
         self._lines.forget_marks()
         self._committed(LONG_AGO)
+
+
+_ALL: Final["weakref.WeakSet[Handle]"] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for handle in tuple(_ALL):
+        handle.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -39,6 +39,10 @@ class Head:
         self._pulls = 0
         self._whole_at = 0.0
 
+    def after_fork(self) -> None:
+        """Replace the lock in a forked child: another thread of the parent may have held it."""
+        self._guard = threading.Lock()
+
     def mark(self) -> Mark:
         """Say where the next look begins: at the start, if it has not been looked at the whole for a while."""
         return Mark(self._place if self._monotonic() < self._whole_at else START, self._pulls)

@@ -150,6 +150,10 @@ class Lines:
         self._counted: dict[tuple[Scope, str], Gate] = {}
         self._look_after: dict[int, float] = {}
 
+    def after_fork(self) -> None:
+        """Replace the lock in a forked child: another thread of the parent may have held it."""
+        self._guard = threading.Lock()
+
     # Lanes
 
     @property

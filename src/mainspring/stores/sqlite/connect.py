@@ -6,7 +6,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from mainspring.errors import StoreError
+from mainspring.errors import StoreError, StoreUnavailable
+from mainspring.stores.sqlite.fork import GUARD, Connection
 from mainspring.stores.sqlite.trouble import CANNOT_OPEN, code
 
 T = TypeVar("T")
@@ -17,6 +18,29 @@ OLDEST: Final = (3, 35, 0)
 _CACHE: Final = "PRAGMA cache_size = -16384"  # 16 MiB
 _WAL_LIMIT: Final = "PRAGMA journal_size_limit = 67108864"  # what a burst made of the log is given back, above 64 MiB
 _STATEMENTS: Final = 256  # more than this package has: none is ever compiled twice
+
+
+class FileIdentity:
+    """The file that a store has opened first, told from another one that was put at the same path later."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._first: tuple[int, int] | None = None
+
+    def is_same(self) -> bool:
+        """Whether the path still leads to that file; takes 2 µs."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return False
+        identity = (found.st_dev, found.st_ino)
+        self._first = self._first or identity
+        return self._first == identity
+
+    def check(self, store: str) -> None:
+        """Raise unless it is the same: writes to a lost file reach nobody, reads of it are out of date."""
+        if not self.is_same():
+            raise StoreUnavailable(store, "the file was replaced or deleted; restart what uses it")
 
 
 def check_library(store: str) -> None:
@@ -35,9 +59,12 @@ def check_library(store: str) -> None:
             raise StoreError(store, "this Python's SQLite was built without JSON; use another build of it") from error
 
 
-def connect(path: Path, *, durable: bool) -> sqlite3.Connection:
-    """Open a connection that writes. It never waits for a lock: whoever uses it tries again, at random intervals."""
-    connection = _connect(str(path))
+def connect(path: Path, *, durable: bool, create: bool = False) -> sqlite3.Connection:
+    """Open a connection that writes; only `create` makes a file where there is none.
+
+    It never waits for a lock: the caller tries again, at random intervals.
+    """
+    connection = _connect(path, "mode=rwc" if create else "mode=rw")
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
     connection.execute(f"PRAGMA fullfsync = {int(durable)}")  # on macOS, where an fsync alone does not reach the disk
     connection.execute(_WAL_LIMIT)
@@ -46,26 +73,9 @@ def connect(path: Path, *, durable: bool) -> sqlite3.Connection:
 
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a connection that cannot write."""
-    connection = _connect(str(path))
+    connection = _connect(path, "mode=rw")  # and not "ro", which could neither make nor recover the log's index
     connection.execute("PRAGMA query_only = 1")
     return connection
-
-
-class SameFile:
-    """Detects that a path no longer leads to the file that was opened: writes to a lost file are seen by no other."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._first: tuple[int, int] | None = None
-
-    def __call__(self) -> bool:
-        try:
-            found = self._path.stat()  # before every transaction; it takes 2 µs
-        except OSError:
-            return False
-        identity = (found.st_dev, found.st_ino)
-        self._first = self._first or identity
-        return self._first == identity
 
 
 def look_inside(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
@@ -94,18 +104,20 @@ def keeps_a_log(path: Path) -> bool:
 
 
 def _look(path: Path, option: str, look: Callable[[sqlite3.Connection], T]) -> T:
-    with closing(_connect(f"{path.as_uri()}?mode=ro&{option}", uri=True)) as connection:
+    with closing(_connect(path, f"mode=ro&{option}")) as connection:
         return look(connection)
 
 
-def _connect(target: str, *, uri: bool = False) -> sqlite3.Connection:
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    GUARD.check(path)
     connection = sqlite3.connect(
-        target,
+        f"{path.as_uri()}?{options}",
         timeout=0,
         isolation_level=None,
         check_same_thread=False,  # each is used by one thread at a time, and closed by another
         cached_statements=_STATEMENTS,
-        uri=uri,
+        uri=True,
+        factory=Connection,
     )
     try:
         connection.execute(_CACHE)

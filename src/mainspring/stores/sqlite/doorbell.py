@@ -45,6 +45,10 @@ class Doorbell:
             while True:
                 self._socket.recv(1)
 
+    def leave_behind(self) -> None:
+        """Close this process's share of the socket; the bell stays that of the parent."""
+        self._socket.close()
+
     def close(self) -> None:
         self._socket.close()
         with suppress(OSError):

@@ -10,6 +10,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 from mainspring.clock import Clock, SystemClock
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError, StoreClosed
+from mainspring.stores.sqlite.fork import GUARD
 from mainspring.stores.sqlite.lanes import Lanes
 from mainspring.stores.sqlite.opened import Opened
 from mainspring.stores.sqlite.session import Session
@@ -43,6 +44,16 @@ class Handle:
         )
         self._opening = threading.Lock()
         self._opened: Opened | None = None
+        self._was_open = False
+        """Whether it was open when this process was forked, and has not been used since."""
+        GUARD.add_store(self)
+
+    def after_fork(self) -> None:
+        """Begin anew in a child: the threads stayed with the parent."""
+        self._opening = threading.Lock()
+        if self._opened is not None:
+            self._opened.leave_behind()
+            self._opened, self._was_open = None, True
 
     @property
     def path(self) -> Path:
@@ -51,7 +62,7 @@ class Handle:
 
     @property
     def _file(self) -> Opened:
-        file = self._opened
+        file = self._opened or (self._reopen() if self._was_open else None)
         if file is None:
             raise StoreClosed(self._settings.store, "it is not open; call open() first, and close() last")
         return file
@@ -79,10 +90,19 @@ class Handle:
         with self._opening:
             if self._opened is None:
                 self._opened = Opened.open(self._settings)
+                self._was_open = False
+
+    def _reopen(self) -> Opened | None:
+        """Go on in a forked child. Does not touch the file; None if it was closed meanwhile."""
+        with self._opening:
+            if self._opened is None and self._was_open:
+                GUARD.check(self._settings.path)
+                self._opened, self._was_open = Opened.start(self._settings), False
+            return self._opened
 
     def _close(self) -> None:
         with self._opening:
-            file, self._opened = self._opened, None
+            file, self._opened, self._was_open = self._opened, None, False
             if file is not None:
                 file.close()
 

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 from mainspring.errors import StoreError
 from mainspring.stores.records import SchemaVersion
 from mainspring.stores.sqlite import migrate
-from mainspring.stores.sqlite.connect import check_library, connect
+from mainspring.stores.sqlite.connect import FileIdentity, check_library, connect
 from mainspring.stores.sqlite.lanes import Known
 from mainspring.stores.sqlite.reader import THREADS_OF_SEARCHES, Reader
 from mainspring.stores.sqlite.retry import persist
@@ -40,14 +40,19 @@ class Opened:
     def open(cls, settings: Settings) -> Self:
         """Make the tables ready and start the threads. Blocks."""
         _prepare(settings)
-        lanes = Known()
+        return cls.start(settings)
+
+    @classmethod
+    def start(cls, settings: Settings) -> Self:
+        """Start the threads on a file whose tables are ready; it is opened by the first who needs it."""
+        file, lanes = FileIdentity(settings.path), Known()
         bells = Bells(settings.path, settings.poll)
         turn = turn_of(settings.path)
-        writer = Writer(settings, lanes, bells, turn)
-        reader = Reader(settings, lanes)
-        searcher = Reader(settings, lanes, threads=THREADS_OF_SEARCHES)
+        writer = Writer(settings, file, lanes, bells, turn)
+        reader = Reader(settings, file, lanes)
+        searcher = Reader(settings, file, lanes, threads=THREADS_OF_SEARCHES)
         writer.start()
-        transactions = TransactionQueue(settings, turn)
+        transactions = TransactionQueue(settings, file, turn)
         return cls(writer=writer, reader=reader, searcher=searcher, bells=bells, lanes=lanes, transactions=transactions)
 
     def close(self) -> None:
@@ -57,6 +62,10 @@ class Opened:
         self.searcher.close(interrupt=True)
         self.transactions.close()
         self.bells.close()
+
+    def leave_behind(self) -> None:
+        """Let go of the parent's sockets, in a forked child. Its threads do not exist here."""
+        self.bells.leave_behind()
 
 
 def version(settings: Settings) -> SchemaVersion:
@@ -118,7 +127,7 @@ def _persist(settings: Settings, step: Callable[[], T]) -> T:
 
 
 def _migrate(settings: Settings) -> None:
-    connection = connect(settings.path, durable=settings.durable)
+    connection = connect(settings.path, durable=settings.durable, create=True)
     try:
         migrate.check(settings.store, migrate.found(connection))
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

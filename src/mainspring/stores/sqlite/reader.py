@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 
 from mainspring.errors import StoreClosed
 from mainspring.stores.sqlite.answers import Answer
-from mainspring.stores.sqlite.connect import connect_reader
+from mainspring.stores.sqlite.connect import FileIdentity, connect_reader
+from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.lanes import Known, Lanes
 from mainspring.stores.sqlite.retry import persist
 from mainspring.stores.sqlite.session import Session
@@ -30,12 +31,13 @@ INTERRUPT_INTERVAL_S: Final = 0.005
 class Reader:
     """Owns the connections that read."""
 
-    def __init__(self, settings: Settings, lanes: Known, *, threads: int = THREADS) -> None:
+    def __init__(self, settings: Settings, file: FileIdentity, lanes: Known, *, threads: int = THREADS) -> None:
         self._settings = settings
+        self._file = file
         self._lanes = lanes
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="mainspring-sqlite-reader")
+        self._idle = IdleConnections()
         self._lock = threading.Lock()
-        self._idle: list[sqlite3.Connection] = []
         self._in_use: set[sqlite3.Connection] = set()
         self._asked = 0
         """Reads that have not been answered."""
@@ -64,9 +66,7 @@ class Reader:
             if interrupt:
                 time.sleep(INTERRUPT_INTERVAL_S)
         self._threads.shutdown()
-        for connection in self._idle:
-            connection.close()
-        self._idle.clear()
+        self._idle.close()
 
     def _answer(self, look: Callable[[Session], T], answer: Answer[T]) -> None:
         try:
@@ -94,9 +94,8 @@ class Reader:
         return StoreClosed(self._settings.store, "it has been closed")
 
     def _snapshot(self, look: Callable[[Session], T]) -> T:
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        connection = connection or connect_reader(self._settings.path)
+        self._file.check(self._settings.store)
+        connection = self._idle.take() or connect_reader(self._settings.path)
         with self._lock:
             self._in_use.add(connection)
         try:
@@ -121,4 +120,4 @@ class Reader:
     def _put_back(self, connection: sqlite3.Connection) -> None:
         with self._lock:
             self._in_use.discard(connection)
-            self._idle.append(connection)
+        self._idle.put(connection)

@@ -4,6 +4,7 @@ It holds the only write lock, so it may not last: after its limit it is rolled b
 back, even if the event loop stands still; whoever uses it then gets `TransactionTooLong`.
 """
 
+import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -71,6 +72,7 @@ class SqliteTransaction:
         self._deadline = 0.0
         self.leaves_a_trace = False
         """Whether the connection is no longer as it was before."""
+        self._process = os.getpid()
 
     async def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return await self._do(lambda session: _execute(session, statement, parameters))
@@ -125,6 +127,8 @@ class SqliteTransaction:
 
     def _put(self, step: Callable[[Session], Any], *, ends: bool) -> Command:
         command = Command(step, ends)
+        if os.getpid() != self._process:
+            raise StoreError(self._settings.store, "the transaction belongs to the process that forked this one")
         with self._queue.changed:
             if self._over is not None:
                 raise self._over

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from mainspring.errors import StoreUnavailable
 from mainspring.stores.sqlite.answers import Answer
-from mainspring.stores.sqlite.connect import SameFile, connect
+from mainspring.stores.sqlite.connect import FileIdentity, connect
+from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.retry import LockWait, persist
 from mainspring.stores.sqlite.settings import Settings
 from mainspring.stores.sqlite.trouble import locked, translated
@@ -49,15 +49,15 @@ class Waiting:
 class TransactionQueue:
     """The transactions of one open store, in the order of their arrival."""
 
-    def __init__(self, settings: Settings, turn: Turn) -> None:
+    def __init__(self, settings: Settings, file: FileIdentity, turn: Turn) -> None:
         self.changed: Final = threading.Condition()
         """Guards the queue, and the commands of the transaction that is open; notified when one of them grows."""
         self._settings = settings
         self._turn = turn
         self._waiting: deque[Waiting] = deque()
         self._is_served = False
-        self._is_same_file = SameFile(settings.path)
-        self._idle: sqlite3.Connection | None = None
+        self._file = file
+        self._idle = IdleConnections()
         self._is_closed = False
 
     def put(self, transaction: Served, begun: Answer[None]) -> None:
@@ -74,9 +74,7 @@ class TransactionQueue:
         """Close the connection, or have it closed after the last transaction that waits or is open."""
         with self.changed:
             self._is_closed = True
-            connection, self._idle = self._idle, None
-        if connection is not None:
-            connection.close()
+        self._idle.close()
 
     # In the thread.
 
@@ -132,11 +130,8 @@ class TransactionQueue:
             self._leave(connection, keep=not one.transaction.leaves_a_trace)
 
     def _begin(self, patience: float) -> sqlite3.Connection:
-        if not self._is_same_file():
-            raise StoreUnavailable(self._settings.store, "the file was replaced or deleted; restart what uses it")
-        with self.changed:
-            connection, self._idle = self._idle, None
-        connection = connection or connect(self._settings.path, durable=self._settings.durable)
+        self._file.check(self._settings.store)
+        connection = self._idle.take() or connect(self._settings.path, durable=self._settings.durable)
         wait = LockWait(self._settings)  # and not that of the transaction, which may have been long behind others
 
         def on_busy() -> None:
@@ -160,7 +155,8 @@ class TransactionQueue:
         except sqlite3.Error:
             keep = False
         with self.changed:
-            if keep and not self._is_closed:
-                self._idle = connection
-                return
-        connection.close()
+            keep = keep and not self._is_closed
+            if keep:  # under the guard, so that `close` finds it
+                self._idle.put(connection)
+        if not keep:
+            connection.close()

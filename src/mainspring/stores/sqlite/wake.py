@@ -21,6 +21,7 @@ from typing import Final, TypeAlias
 
 from mainspring.stores.sqlite.connect import connect_reader
 from mainspring.stores.sqlite.doorbell import hang, ring_others
+from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.statements import statement
 
 Ring: TypeAlias = Callable[[], None]
@@ -99,6 +100,11 @@ class Bells:
             listener.stop()
             listener.join()
 
+    def leave_behind(self) -> None:
+        """Let go of the parent's sockets, in a forked child; the parent has them still."""
+        if self._listener:
+            self._listener.leave_behind()
+
     def _tell(self) -> None:
         for ring in self._watchers.values():
             try:
@@ -142,10 +148,14 @@ class Onlooker:
 
     def _look(self) -> None:
         try:
-            with closing(connect_reader(self._path)) as connection:
+            with closing(IdleConnections()) as idle:
                 told = 0
                 while not self._stop.wait(CLOSELY) and self._goes_on(told):
-                    rings = _count(connection)
+                    connection = idle.take() or connect_reader(self._path)
+                    try:
+                        rings = _count(connection)
+                    finally:
+                        idle.put(connection)
                     if rings > told and rings >= (self._expected or 0):
                         told = rings
                         self._tell(rings)
@@ -168,7 +178,7 @@ class Listener:
         self._path = path
         self._poll = poll
         self._tell = tell
-        self._connection: sqlite3.Connection | None = None
+        self._idle = IdleConnections()
         self._version = -1
         self.rings = -1
         """How many have been heard of; a file that cannot be read now is news as soon as it can be."""
@@ -192,6 +202,13 @@ class Listener:
         if self._thread is not threading.current_thread():
             self._thread.join()
 
+    def leave_behind(self) -> None:
+        """Close this process's share of the sockets."""
+        if self._bell:
+            self._bell.leave_behind()
+        self._stopped.close()
+        self._stop.close()
+
     def heard(self, rings: int) -> None:
         """Remember a ring that was told already."""
         self.rings = max(self.rings, rings)
@@ -213,34 +230,32 @@ class Listener:
 
     def _news(self) -> bool:
         """Look whether there was a ring that nobody has told yet."""
+        connection = self._idle.take()
         try:
-            if self._connection is None:
-                self._connection = connect_reader(self._path)
+            if connection is None:
+                connection = connect_reader(self._path)
                 self._version = -1
-            version = self._data_version(self._connection)
-            if version == self._version:
-                return False
-            self._version = version
-            count = _count(self._connection)
-        except sqlite3.Error:  # whoever reads or writes is told what is wrong; here, the next look may go well
+            version = self._data_version(connection)
+            count = None if version == self._version else _count(connection)
+        except sqlite3.Error:  # readers and writers raise it; here, the next look may succeed
             _logger.debug("could not look for news", exc_info=True)
-            self._forget_connection()
+            if connection is not None:
+                connection.close()
             return False
+        self._idle.put(connection)
+        if count is None:
+            return False
+        self._version = version
         news = count != self.rings  # it is lower in a file that was restored from a backup
         self.rings = count
         return news
 
     def _end(self) -> None:
-        self._forget_connection()
+        self._idle.close()
         if self._bell:
             self._bell.close()
         self._stopped.close()
         self._stop.close()
-
-    def _forget_connection(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
 
     @staticmethod
     def _data_version(connection: sqlite3.Connection) -> int:

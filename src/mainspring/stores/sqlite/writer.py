@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 from mainspring.core.job import NodeId
-from mainspring.errors import StoreClosed, StoreUnavailable
+from mainspring.errors import StoreClosed
 from mainspring.stores.records import Claimed, ClaimRequest, Pulse
 from mainspring.stores.sqlite import nodes
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.claim import claim
-from mainspring.stores.sqlite.connect import SameFile, connect
+from mainspring.stores.sqlite.connect import FileIdentity, connect
+from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.lanes import Known, Lanes
 from mainspring.stores.sqlite.nothing import Nothing, Rings
 from mainspring.stores.sqlite.retry import LockWait, pauses
@@ -61,13 +62,14 @@ class Spoilt(Exception):
 class Writer:
     """Owns the connection that writes."""
 
-    def __init__(self, settings: Settings, lanes: Known, bells: Bells, turn: Turn) -> None:
+    def __init__(self, settings: Settings, file: FileIdentity, lanes: Known, bells: Bells, turn: Turn) -> None:
         self._settings = settings
         self._turn = turn
         self._lanes = lanes
         self._bells = bells
-        self._connection: sqlite3.Connection | None = None
-        self._is_same_file = SameFile(settings.path)
+        self._idle = IdleConnections()
+        self._connection: sqlite3.Connection | None = None  # while it serves
+        self._file = file
         self._rings: Rings | None = None
         self._nothing = Nothing()
         self._changed = threading.Condition()
@@ -143,6 +145,7 @@ class Writer:
 
     def _serve(self) -> None:
         while self._wait_for_work():
+            self._connection = self._idle.take()
             try:
                 if self._serve_alone():
                     continue
@@ -151,8 +154,15 @@ class Writer:
                     self._serve_group(connection, self._take())
             except Exception as error:  # noqa: BLE001 -- whatever it is, it is told to those who wait
                 self._fail_all(error)
-        if self._connection is not None:
-            self._connection.close()
+            finally:
+                self._put_back()
+        self._idle.close()
+
+    def _put_back(self) -> None:
+        """Keep the connection for the next turn, unless a fork closes it in between."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._idle.put(connection)
 
     def _wait_for_work(self) -> bool:
         with self._changed:
@@ -168,7 +178,7 @@ class Writer:
         with self._changed:
             line = self._urgent or self._waiting
             request = line[0] if len(self._urgent) + len(self._waiting) == 1 else None
-        if request is None or request.alone is None or self._connection is None or not self._is_same_file():
+        if request is None or request.alone is None or self._connection is None or not self._file.is_same():
             return False
         session = Session(self._connection, self._settings.now(), Lanes(self._lanes), self._settings.store)
         try:
@@ -201,9 +211,11 @@ class Writer:
         """
         wait = LockWait(self._settings)
         while not self._turn.take(TURN_WAIT_S, as_writer=True):
+            self._put_back()  # a fork does not wait for it
             if not self._still_wanted(locked(self._settings.store), request):
                 return None
             wait.report()
+        self._connection = self._connection or self._idle.take()
         connection = None
         try:
             connection = self._begin_in_turn(request, wait)
@@ -214,8 +226,7 @@ class Writer:
 
     def _begin_in_turn(self, request: Request | None, wait: LockWait) -> sqlite3.Connection | None:
         for pause in pauses():
-            if not self._is_same_file():
-                raise StoreUnavailable(self._settings.store, "the file was replaced or deleted; restart what uses it")
+            self._file.check(self._settings.store)
             try:
                 if self._connection is None:
                     self._connection = connect(self._settings.path, durable=self._settings.durable)
@@ -229,7 +240,9 @@ class Writer:
                 wait.report()
             else:
                 return self._connection
+            self._put_back()
             time.sleep(pause)
+            self._connection = self._idle.take()
         return None
 
     def _still_wanted(self, error: Exception, request: Request | None) -> bool:
