@@ -227,6 +227,7 @@ class Node:
         if self._parts.overview:
             self._parts.overview.renewed(beat)
         self._parts.ticker.known = self._parts.names.union(*(view.node.tasks for view in beat.pulse.nodes))
+        self._parts.ticker.take_turns(self.id, [view.node.id for view in beat.pulse.nodes if view.node.ticks])
         self._parts.reaper.lost(self._parts.runner.reconcile(beat.pulse.held, beat.began))
         self._orders.received(beat.pulse.orders)
         if self._parts.has_news:
