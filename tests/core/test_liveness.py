@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.job import NodeId
-from mainspring.core.liveness import Sighting, beat_of, is_dead, observe
+from mainspring.core.liveness import MAX_BUSY_LEASES, Sighting, beat_of, is_dead, is_only_busy, observe
 
 LEASE = 15.0
 BEAT = beat_of(LEASE)
@@ -81,3 +81,56 @@ def test_no_node_dies_without_a_whole_silence_before_a_watcher_that_was_awake(lo
         history.append((since, counter))
         silence = 0.0 if renewed or since > LEASE / 2 or len(history) == 1 else silence + since
         assert watch(history)[-1] is (silence >= LEASE)
+
+
+# Processes that are busy.
+
+
+def watch_process(shares: Sequence[float | None]) -> list[Sighting]:
+    """Look at a node that never renews, once in a beat; each time it has used that share of a processor since."""
+    sightings = observe({}, [(OTHER, 7)], since=None, lease=LEASE, cpu={OTHER: 0.0})
+    seen, used = [], 0.0
+    for share in shares:
+        used += BEAT * (share or 0.0)
+        cpu = {} if share is None else {OTHER: used}
+        sightings = observe(sightings, [(OTHER, 7)], since=BEAT, lease=LEASE, cpu=cpu)
+        seen.append(sightings[OTHER])
+    return seen
+
+
+def death(shares: Sequence[float | None]) -> float | None:
+    """Seconds of silence after which it is dead."""
+    return next((one.still for one in watch_process(shares) if is_dead(one, lease=LEASE)), None)
+
+
+def test_a_busy_process_is_given_several_lease_times_and_no_more() -> None:
+    assert death([1.0] * 100) == MAX_BUSY_LEASES * LEASE
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, None])
+def test_a_process_that_is_idle_or_stopped_or_not_to_be_seen_is_dead_after_one(share: float | None) -> None:
+    assert death([share] * 100) == LEASE
+
+
+def test_a_process_that_gets_a_share_of_a_crowded_machine_is_busy() -> None:
+    assert death([0.2] * 100) == MAX_BUSY_LEASES * LEASE
+
+
+def test_silence_counts_from_when_the_process_was_last_busy() -> None:
+    assert death([1.0] * 8 + [0.0] * 100) == 8 * BEAT + LEASE
+    assert death([None, 1.0, None, 1.0] + [0.0] * 100) == 4 * BEAT + LEASE - 4 * BEAT, "two readings make a share"
+
+
+def test_a_busy_node_is_told_from_a_silent_one_after_a_lease_time() -> None:
+    busy = [is_only_busy(one, lease=LEASE) for one in watch_process([1.0] * 40)]
+    silent = [is_only_busy(one, lease=LEASE) for one in watch_process([0.0] * 40)]
+
+    assert busy == [False] * 9 + [True] * 30 + [False]
+    assert not any(silent)
+
+
+def test_a_renewal_ends_the_count() -> None:
+    (*_, last) = watch_process([1.0] * 20)
+    again = observe({OTHER: last}, [(OTHER, 8)], since=BEAT, lease=LEASE, cpu={OTHER: 99.0})
+
+    assert again == {OTHER: Sighting(8, cpu=99.0)}

@@ -1,6 +1,8 @@
 """A handler that blocks the event loop costs no lease: the keeper has a thread of its own. In real time."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,8 +13,10 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.core.job import State
+from mainspring.handle import JobHandle
 from mainspring.runtime.node import Node
 from mainspring.stores.memory import MemoryStore
+from tests.runtime import busy_worker
 
 
 class RemoteStore(MemoryStore):
@@ -91,3 +95,40 @@ def test_a_handler_that_blocks_the_loop_for_several_lease_times_keeps_its_job(tm
 
     (node,) = watchers
     assert node.events.counts["nodes_declared_dead"] == 0
+
+
+@pytest.mark.slow
+def test_a_handler_that_holds_the_interpreter_lock_makes_its_node_busy_and_not_dead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    app = busy_worker.make_app(url)
+
+    async def watch() -> None:
+        async with app.node(lease=busy_worker.LEASE, queues=["second"]) as watcher:
+            neighbour = await app.enqueue("innocent")
+            await until_running(neighbour)
+            holder = await app.enqueue("hold")
+            assert await holder.result("60s") == "held"
+            assert await neighbour.result("60s") == "done"
+            for job in (holder, neighbour):
+                view = await job.refresh()
+                assert (view.job.lease, view.job.losses) == (1, 0)
+            assert watcher.events.counts["nodes_declared_dead"] == 0
+
+    command = [sys.executable, "-m", "tests.runtime.busy_worker", url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        try:
+            assert worker.stdout
+            assert worker.stdout.readline() == "works\n"
+            asyncio.run(watch())
+        finally:
+            worker.kill()
+
+    assert "does not renew, but its process is busy" in caplog.text
+
+
+async def until_running(job: JobHandle[object]) -> None:
+    async with asyncio.timeout(30):
+        while await job.state() is not State.RUNNING:
+            await asyncio.sleep(0.01)

@@ -106,6 +106,25 @@ async def test_a_node_that_waits_for_the_store_can_be_told_to_stop(bench: Bench)
             assert (await asyncio.wait_for(running, 10)).drained
 
 
+async def test_the_last_writes_of_a_node_have_one_deadline_for_all(bench: Bench) -> None:
+    @bench.app.task(name="work")
+    async def work() -> None:
+        await asyncio.sleep(600)
+
+    async with bench.app:
+        node = bench.app.make_node(NodeSettings(grace="1s", stop_grace="1s"))
+        await node.start()
+        await work.enqueue()
+        await asyncio.sleep(3)
+        for verb in ("renew", "settle", "write_tallies", "report", "declare_dead"):
+            bench.store.delay(verb, "10h", times=100)
+        began = bench.time.elapsed
+        report = await node.shutdown()
+        # Grace, the last writes, and two task sets with a step that hangs.
+        assert bench.time.elapsed - began <= 1 + 5 + 2 + 4
+        assert report.unwritten == 1
+
+
 @pytest.mark.parametrize("verb", ["renew", "declare_dead", "get"])
 async def test_shutdown_ends_though_the_store_hangs(bench: Bench, verb: str) -> None:
     @bench.app.task(name="work")

@@ -10,6 +10,10 @@ the same store has the other half of its lease time to renew.
 
 A renewal is seen up to one gap after it was made, and the silence that counts is a whole lease time. So a death is
 noticed within a lease time and a gap: a beat, which is short for that reason, where renewals are quick.
+
+A node renews in a thread, and a thread needs the interpreter's lock: a handler that holds it, as in a regular
+expression that backtracks for minutes, keeps its node from renewing. Where the watcher can see that the process uses
+the processor, that time does not count as silence, up to a few lease times; then the node counts as dead all the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,8 +23,15 @@ from msgspec import Struct
 
 from mainspring.core.job import NodeId
 
+NOTHING_SEEN: Final[Mapping[NodeId, float]] = {}
+
 LONGEST_BEAT: Final = 1.5
 """Seconds. With a look of the reaper on top, a death is noticed within two seconds of the end of the lease."""
+
+BUSY_SHARE: Final = 0.1
+"""Share of a processor from which on a process counts as busy; one that only tries to reach its store uses less."""
+MAX_BUSY_LEASES: Final = 4
+"""Lease times after which a node that does not renew is dead, however busy its process is."""
 
 
 def beat_of(lease: float) -> float:
@@ -33,25 +44,41 @@ class Sighting(Struct, frozen=True):
 
     counter: int
     still: float = 0.0
+    busy: float = 0.0
+    """Seconds of these in which its process was seen to be busy."""
+    cpu: float | None = None
+    """Processor seconds that its process had used by the last look; None where that cannot be seen."""
 
 
 def observe(
-    before: Mapping[NodeId, Sighting], counters: Iterable[tuple[NodeId, int]], *, since: float | None, lease: float
+    before: Mapping[NodeId, Sighting],
+    counters: Iterable[tuple[NodeId, int]],
+    *,
+    since: float | None,
+    lease: float,
+    cpu: Mapping[NodeId, float] = NOTHING_SEEN,
 ) -> dict[NodeId, Sighting]:
     """Look at the counters again, `since` seconds after the last look; None if this is the first.
 
-    A watcher that needed more than half a lease time was cut off from the store, or not awake.
+    A watcher that needed more than half a lease time was cut off from the store, or not awake. `cpu` has the processor
+    seconds that were used by processes which can be seen from here and are not stopped.
     """
     elapsed = since if since is not None and since <= lease / 2 else None
-    return {node: _again(before.get(node), counter, elapsed) for node, counter in counters}
+    return {node: _again(before.get(node), counter, elapsed, cpu.get(node)) for node, counter in counters}
 
 
-def _again(before: Sighting | None, counter: int, elapsed: float | None) -> Sighting:
+def _again(before: Sighting | None, counter: int, elapsed: float | None, cpu: float | None) -> Sighting:
     if before is None or before.counter != counter or elapsed is None:
-        return Sighting(counter)
-    return Sighting(counter, before.still + elapsed)
+        return Sighting(counter, cpu=cpu)
+    is_busy = cpu is not None and before.cpu is not None and cpu - before.cpu >= elapsed * BUSY_SHARE
+    return Sighting(counter, before.still + elapsed, before.busy + elapsed * is_busy, cpu)
 
 
 def is_dead(sighting: Sighting, *, lease: float) -> bool:
     """Say whether a node has been silent for too long."""
-    return sighting.still >= lease
+    return sighting.still - sighting.busy >= lease or sighting.still >= MAX_BUSY_LEASES * lease
+
+
+def is_only_busy(sighting: Sighting, *, lease: float) -> bool:
+    """Say whether a node would be dead by now if its process were not busy."""
+    return sighting.still >= lease and not is_dead(sighting, lease=lease)

@@ -37,7 +37,7 @@ from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.supervise import Stop
 
-LAST_WORDS: Final = 5.0  # seconds that each of the last writes may take; a store that is locked can take a minute
+LAST_WORDS: Final = 5.0  # seconds that all last writes together may take; a store that is locked can take a minute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,8 @@ class Node:
             parts.duties.spawn(self._leases, keeping.name, lambda: in_a_thread_of_its_own(keeping, self._leases.stop))
             await self._joined.wait()
         except BaseException:
-            await self._leave(may_leave=self._joined.is_set())
+            deadline = asyncio.get_running_loop().time() + LAST_WORDS
+            await self._leave(may_leave=self._joined.is_set(), deadline=deadline)
             raise
         parts.duties.start(self._duties, parts.service("settler", parts.settler))
         parts.duties.start(self._duties, parts.service("reaper", parts.reaper))
@@ -226,6 +227,7 @@ class Node:
         if self._parts.overview:
             self._parts.overview.renewed(beat)
         self._parts.ticker.known = self._parts.names.union(*(view.node.tasks for view in beat.pulse.nodes))
+        self._parts.ticker.take_turns(self.id, [view.node.id for view in beat.pulse.nodes if view.node.ticks])
         self._parts.reaper.lost(self._parts.runner.reconcile(beat.pulse.held, beat.began))
         self._orders.received(beat.pulse.orders)
         if self._parts.has_news:
@@ -400,16 +402,18 @@ class Node:
         left = runner.unstoppable()
         if exiting:
             runner.abandon_all()
-        await self._give_back_lost_claims()
-        unwritten = await self._write_the_rest()
+        now = asyncio.get_running_loop().time()
+        deadline = now + LAST_WORDS
+        await self._give_back_lost_claims(now + LAST_WORDS / 2)  # the ends of attempts matter more
+        unwritten = await self._write_the_rest(deadline)
         await self._duties.shutdown(grace="1s", deadline="2s")
         still_running = () if exiting else runner.unstoppable()
         if self._parts.overview:
-            await self._parts.overview.end()
+            await self._parts.overview.end(deadline)
         runner.close()
         await self._parts.body.close()
         stuck = tuple(name for part in added for name in part.result())
-        await self._leave(may_leave=not (still_running or stuck) or exiting)
+        await self._leave(may_leave=not (still_running or stuck) or exiting, deadline=deadline)
         if still_running:
             lingering = Lingering(
                 self._store, self.events, self._membership, still_running, beat=self._parts.beat, leaves=not stuck
@@ -432,34 +436,34 @@ class Node:
             for wait in waits:
                 wait.cancel()
 
-    async def _give_back_lost_claims(self) -> None:
+    async def _give_back_lost_claims(self, deadline: float) -> None:
         """Look once more whether the store believes that we hold something of which we never heard."""
         try:
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout_at(deadline):
                 pulse = await self._store.renew(self._membership.node, self._membership.term)
                 self._parts.reaper.lost(self._parts.runner.unknown(pulse.held))
                 await self._parts.reaper.give_back_lost_claims()
         except (StoreError, TimeoutError) as error:
             log.warning("node %s could not look for claims whose answer was lost: %r", self.id, error)
 
-    async def _write_the_rest(self) -> int:
-        """Wait for the settler to have written everything, for a while; returns how much is left."""
+    async def _write_the_rest(self, deadline: float) -> int:
+        """Wait for the settler to have written everything, until a deadline; returns how much is left."""
         settler = self._parts.settler
         try:
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout_at(deadline):
                 await settler.emptied()
         except TimeoutError:
             log.error("the ends of %s attempts could not be written", len(settler.leases()))
         return len(settler.leases())
 
-    async def _leave(self, *, may_leave: bool) -> None:
+    async def _leave(self, *, may_leave: bool, deadline: float) -> None:
         if self._silence:
             self._silence.cancel()
         await self._leases.shutdown(grace="2s", deadline="4s")
         if not may_leave:
             return
         try:
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout_at(deadline):
                 await self._store.declare_dead(self._membership.node, self._membership.term)
         except (StoreError, TimeoutError) as error:
             log.warning("node %s could not say good-bye: %r", self.id, error)

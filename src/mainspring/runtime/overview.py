@@ -25,7 +25,6 @@ from mainspring.stores.overview import Overview
 from mainspring.supervise import NO_PAUSE, Failed, Service, ServiceEvent, log_failures
 
 LATER: Final = Backoff.exponential("1s", cap="30s", jitter=0.3)
-LAST_WORDS: Final = 2.0  # seconds that the last counts may take
 
 
 class NodeOverview:
@@ -61,10 +60,10 @@ class NodeOverview:
     def renewed(self, beat: Beat) -> None:
         self._census.renewed(beat)
 
-    async def end(self) -> None:
-        """Write the last counts. Whatever becomes of them, the node has more to do."""
+    async def end(self, deadline: float) -> None:
+        """Write the last counts, until a time of the event loop. Whatever becomes of them, the node has more to do."""
         try:
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout_at(deadline):
                 await self._meter.write()
         except (StoreError, TimeoutError) as error:
             log.debug("the last counts could not be written: %r", error)

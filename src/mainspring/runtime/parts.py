@@ -189,4 +189,5 @@ class Parts:
             concurrency=self.runner.concurrency,
             version=importlib.metadata.version("mainspring"),
             takes_census=self.overview is not None,
+            ticks=self._settings.ticker,
         )

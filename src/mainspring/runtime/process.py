@@ -15,6 +15,7 @@ from mainspring.stores.records import Process
 
 PROC: Final = Path("/proc")
 ZOMBIES: Final = frozenset("ZXx")  # they have ended; only their parent has not looked yet
+STOPPED: Final = frozenset("Tt")  # by a signal, or by a debugger
 ENDED: Final = "ended"
 
 
@@ -41,6 +42,20 @@ def is_gone(process: Process) -> bool:
     return False
 
 
+def cpu_of_neighbour(process: Process) -> float | None:
+    """Processor seconds that another process of this machine has used.
+
+    None if it is on another machine or hidden, has ended, or is stopped. None also for the process that asks: whatever
+    keeps a second node in it from renewing, it is not the interpreter's lock.
+    """
+    if process.host != host() or process.pid == os.getpid():
+        return None
+    fields = _stat(process.pid)
+    if not fields or fields[0] in ZOMBIES | STOPPED or fields[19] != process.started:
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @functools.cache
 def host() -> str:
     """Tell machines, their boots and process namespaces apart."""
@@ -65,10 +80,17 @@ def _namespace() -> str:
 
 def _started(pid: int) -> str | None:
     """When a process was started, in ticks since boot; ENDED for a zombie, None if nothing is to be seen of it."""
+    fields = _stat(pid)
+    if not fields:
+        return None
+    return ENDED if fields[0] in ZOMBIES else fields[19]
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the third on, the state; none if nothing is to be seen of the process."""
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None
+        return []
     # The second field is the program's name in brackets, and may hold anything, brackets too.
-    fields = stat.rpartition(")")[2].split()
-    return ENDED if fields[0] in ZOMBIES else fields[19]
+    return stat.rpartition(")")[2].split()

@@ -11,11 +11,11 @@ from typing import Final
 
 from mainspring.clock import Clock
 from mainspring.core.job import Claim, JobId, NodeId, State
-from mainspring.core.liveness import Sighting, is_dead, observe
+from mainspring.core.liveness import Sighting, is_dead, is_only_busy, observe
 from mainspring.core.outcome import Interrupted, Lost
 from mainspring.runtime.events import Events, log
 from mainspring.runtime.keeper import Beat
-from mainspring.runtime.process import is_gone
+from mainspring.runtime.process import cpu_of_neighbour, is_gone
 from mainspring.runtime.settler import Ended, Settler
 from mainspring.stores.port import Store
 from mainspring.stores.records import NodeView
@@ -48,6 +48,7 @@ class Reaper:
         self._lease = lease
         self._others: tuple[NodeView, ...] = ()
         self._sightings: Mapping[NodeId, Sighting] = {}
+        self._busy: set[NodeId] = set()
         self._last_look: float | None = None
         self._next_sweep = 0.0
         self._lost_claims: set[tuple[JobId, int]] = set()
@@ -57,13 +58,24 @@ class Reaper:
         since = None if self._last_look is None else beat.began - self._last_look
         self._last_look = beat.began
         counters = [(view.node.id, view.counter) for view in beat.pulse.nodes]
-        self._sightings = observe(self._sightings, counters, since=since, lease=self._lease)
+        seen = {view.node.id: cpu_of_neighbour(view.node.process) for view in beat.pulse.nodes}
+        cpu = {node: used for node, used in seen.items() if used is not None}
+        self._sightings = observe(self._sightings, counters, since=since, lease=self._lease, cpu=cpu)
+        self._warn_of_busy()
         alone = not self._others
         self._others = tuple(view for view in beat.pulse.nodes if view.node.id != self._me())
         if (alone and self._others) or any(
             is_dead(self._sightings[view.node.id], lease=self._lease) for view in self._others
         ):
             self.wake.notify_one()
+
+    def _warn_of_busy(self) -> None:
+        """Log a node that does not renew because its process is busy, once."""
+        busy = {node for node, one in self._sightings.items() if is_only_busy(one, lease=self._lease)}
+        for node in busy - self._busy:
+            advice = 'code that holds the GIL belongs into executor="process"'
+            log.warning("node %s does not renew, but its process is busy; waiting for it: %s", node, advice)
+        self._busy = busy
 
     def sweep(self) -> None:
         """Look for orphans now: the node itself may have died and come back."""
@@ -89,16 +101,17 @@ class Reaper:
     async def _bury(self, view: NodeView) -> bool:
         node = view.node
         counter: int | None = None  # of a process that has ended, no late renewal can come
+        silence = 0.0
         if not is_gone(node.process):
             sighting = self._sightings.get(node.id)
             if sighting is None or not is_dead(sighting, lease=self._lease):
                 return False
-            counter = sighting.counter
+            counter, silence = sighting.counter, sighting.still
         declared = await self._store.declare_dead(node.id, view.term, counter)
         self._others = tuple(other for other in self._others if other.node.id != node.id)
         if declared:
             self._events.count("nodes_declared_dead")
-            how = "its process has ended" if counter is None else f"it has been silent for {self._lease:g} s"
+            how = "its process has ended" if counter is None else f"it has been silent for {silence:.0f} s"
             log.warning("node %s is dead: %s; its jobs are taken over", node.id, how)
         return True
 

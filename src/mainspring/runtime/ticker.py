@@ -4,6 +4,9 @@ Every node has one, and none of them leads. Which of several was first is settle
 schedule is written only from the revision that it was decided on; whoever comes too late looks again. A tick reads what
 is due and nothing else.
 
+Where several nodes would wake at the same instant, they take turns: the first looks at the slot itself, the next 50 ms
+later, in another order for each slot. Usually the later ones find it done, and try no write in vain.
+
 Told a `tick`, it looks at that interval instead, whatever comes when. The same slots are decided in the same way, each up
 to a tick later; a store is asked ten times a second for nothing, mostly.
 """
@@ -13,11 +16,12 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final
+from zlib import crc32
 
 from mainspring.clock import Clock
 from mainspring.core.breaker import is_shut
 from mainspring.core.command import CancelJob
-from mainspring.core.job import FINISHED, JobId
+from mainspring.core.job import FINISHED, JobId, NodeId
 from mainspring.core.machine import command
 from mainspring.core.missed import Reason
 from mainspring.core.names import Name
@@ -35,6 +39,8 @@ MOST: Final = 1000  # schedules that one tick decides; the rest comes right afte
 REARM: Final = 30.0  # seconds that it sleeps at most: a clock may have been set, and hints may get lost
 GAP: Final = 0.25  # seconds between two looks that nothing but a hint asked for: a busy store hints all the time
 LEAST: Final = 0.001
+TURN: Final = 0.05  # seconds that a slot is left to each node before this one
+LONGEST_TURN: Final = 0.25  # and to all of them: those at the head of a long line may all be blocked
 
 _WORTH_A_WARNING: Final = {Reason.SKIPPED, Reason.TOO_OLD}
 _OF_THE_STORE: Final = (StoreUnavailable, StoreClosed, SchemaError)  # whatever is written
@@ -62,19 +68,34 @@ class Ticker:
         self._events = events
         self._clock = clock
         self._tick = tick
+        self._turns: tuple[NodeId, Sequence[NodeId]] | None = None
         self._looked_at = float("-inf")
         self._look_at = float("-inf")
+        self._slot_at = float("inf")
+        """From here until `_look_at` a slot is left to other nodes, and hints wait."""
         self._unreadable: dict[str, str] = {}
         self._unwritable: dict[str, tuple[int, float]] = {}
         """Schedules whose next step cannot be written: from which revision, and until when it is not tried again."""
 
+    def take_turns(self, me: NodeId, nodes: Sequence[NodeId]) -> None:
+        """Record the live nodes that make jobs of schedules, as the last renewal has found them."""
+        self._turns = me, nodes
+
+    def _turn(self, slot: datetime) -> float:
+        """Seconds for which a slot is left to other nodes. The order is by a hash, so that all nodes see the same."""
+        if self._turns is None:
+            return 0.0
+        me, nodes = self._turns
+        mine = _order(slot, me)
+        return min(LONGEST_TURN, TURN * sum(_order(slot, node) < mine for node in nodes))
+
     async def step(self) -> Directive:
         now = self._clock.monotonic()
-        rest = min(self._looked_at + GAP, self._look_at) - now
+        rest = (self._look_at if now >= self._slot_at else min(self._looked_at + GAP, self._look_at)) - now
         if rest > 0:
             return Sleep(max(LEAST, rest))  # less than a microsecond is no sleep at all: on virtual time, for ever
         # Until it has gone well, it is due: a rest in between would end the backoff of a store that does not answer.
-        self._looked_at, self._look_at = now, float("-inf")
+        self._looked_at, self._look_at, self._slot_at = now, float("-inf"), float("inf")
         looked = await self._store.due(MOST)
         self._tell_of_unreadable(looked)
         looks = [look for look in looked.looks if not self._is_put_aside(look)]
@@ -159,14 +180,18 @@ class Ticker:
         written = [decision.after for decision, was in zip(decisions, accepted, strict=True) if was]
         known = [after.next_at for after in written if after and after.next_at]
         instants = [*known, looked.next_at] if looked.next_at else known
-        return self._sleep((min(instants) - self._store.now()).total_seconds() if instants else REARM)
+        if not instants:
+            return self._sleep(REARM)
+        slot = min(instants)
+        return self._sleep((slot - self._store.now()).total_seconds(), turn=self._turn(slot))
 
-    def _sleep(self, time: float) -> Directive:
+    def _sleep(self, time: float, *, turn: float = 0.0) -> Directive:
         if self._tick is not None:
             self._look_at = self._clock.monotonic() + self._tick
             return Sleep(self._tick)
-        rest = min(REARM, max(LEAST, time))
+        rest = min(REARM, max(LEAST, time + turn))
         self._look_at = self._clock.monotonic() + rest
+        self._slot_at = self._look_at - turn
         return Sleep(rest, wakeable=True)
 
     async def _written(self, look: Look, decision: Decision) -> None:
@@ -191,6 +216,10 @@ class Ticker:
                 self._unreadable[name] = problem
                 self._events.count("unreadable_schedules")
                 log.error("schedule %s cannot be understood here, and does nothing on this node: %s", name, problem)
+
+
+def _order(slot: datetime, node: NodeId) -> tuple[int, NodeId]:
+    return crc32(f"{slot.timestamp()} {node}".encode()), node
 
 
 def _slots(run: Run) -> str:

@@ -263,6 +263,8 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
     doorbell: str | None = None
     takes_census: bool = False
     """It counts what is in the store, for people, if it is the first of those that do."""
+    ticks: bool = False
+    """It makes jobs of schedules; nodes that do take turns."""
 
 
 class NodeView(Struct, frozen=True, kw_only=True):
