@@ -25,7 +25,7 @@ from mainspring.stores.port import Store
 from mainspring.web.answers import json_answer
 from mainspring.web.audit import CUT_OFF, Came, write_down
 from mainspring.web.auth import Auth, Identity, Permission
-from mainspring.web.gate import allow, check_closed, check_look, check_origin, is_local
+from mainspring.web.gate import allow, check_closed, check_look, check_origin, check_search, is_local
 from mainspring.web.groups import ALL
 from mainspring.web.health import health_routes
 from mainspring.web.metrics import metrics_route
@@ -151,6 +151,8 @@ class Desk:
         try:
             who = await self.known(request)
             (check_origin if route.changes else check_look)(request, self.origins)
+            if not route.changes:
+                check_search(request, self.origins)
             read = read or _read
             if route.changes and route.permission not in {None, *who.permissions}:
                 said = await _heard(read, route, request)
