@@ -33,6 +33,7 @@ from mainspring.web.openapi import document
 from mainspring.web.prefix import Prefixed
 from mainspring.web.problems import Answer, Error, Problem, short, told
 from mainspring.web.routes import AnyRoute, Asked, Nothing, Route
+from mainspring.web.shares import Refusals, Searches
 
 T = TypeVar("T")
 
@@ -108,6 +109,8 @@ class Desk:
         self.auth: Final = auth
         self.origins: Final = origins
         self._redactor: Final = redactor
+        self._searches: Final = Searches()
+        self._refusals: Final = Refusals()
         self._threads: Final = ThreadPoolExecutor(THREADS, thread_name_prefix="mainspring-web")
 
     @classmethod
@@ -159,27 +162,33 @@ class Desk:
             allow(who, route.permission)
             said = await read(route, request)
             began = loop.time()
-            given = await self.done(route, who, said)
+            given = await self.done(route, who, said, request)
             response = await self.offload(lambda: json_answer(200, plain(self.shown(given))))
         except HTTPException as error:  # of the program's own auth
             problem = refused(error)
             response = json_answer(error.status_code, Answer(problem), dict(error.headers or {}))
         except asyncio.CancelledError:  # the server ends, amid a change that may have been made
             if route.changes:
-                await write_down(self.app, route, Came(who, said, given, CUT_OFF, 499, began))
+                await write_down(self.app, route, Came(who, said, given, CUT_OFF, 499, began), self._refusals)
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is answered in one shape
             status, problem = told(error)
             response = json_answer(status, Answer(problem), error.headers if isinstance(error, Problem) else None)
         if route.changes:
-            await write_down(self.app, route, Came(who, said, given, problem, response.status_code, began))
+            await write_down(
+                self.app, route, Came(who, said, given, problem, response.status_code, began), self._refusals
+            )
         return response
 
-    async def done(self, route: AnyRoute, who: Identity, said: Any) -> Any:  # noqa: ANN401 - of the route's own types
+    async def done(self, route: AnyRoute, who: Identity, said: Any, request: Request) -> Any:  # noqa: ANN401 - of the route's own types
         """Do what is asked for, for somebody who may. Nothing is hidden yet in the record that this returns."""
         if route.also is not None:
             allow(who, route.also(said))
-        return await route.handler(Asked(self.app, who, said, self._redactor))
+        asked = Asked(self.app, who, said, self._redactor)
+        if not route.searches:
+            return await route.handler(asked)
+        async with self._searches.turn(who.name, request.is_disconnected):
+            return await route.handler(asked)
 
     def shown(self, record: T) -> T:
         """Hide what is not to be shown, and shorten what is too long for an answer. Not for the event loop."""

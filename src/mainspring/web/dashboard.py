@@ -138,7 +138,7 @@ class Dashboard:
         values["is_part"] = bool(part)
         try:
             said = read_query(route.takes, request.query_params, page.says)
-            found = await self._desk.done(route, who, said)
+            found = await self._desk.done(route, who, said, request)
             values |= {"said": said, "record": await self._desk.offload(lambda: plain(self._desk.shown(found)))}
         except (Problem, DeclarationError, NoOverview) as error:
             status, values["problem"] = told(error)
@@ -221,13 +221,13 @@ class Dashboard:
         return HTMLResponse(self._templates.page(template, values), headers=headers)
 
     async def _events(self, request: Request) -> Response:
-        await self._desk.looking(request)
-        if self.ticks.full:
+        who = await self._desk.looking(request)
+        if self.ticks.is_full(who.name):
             return PlainTextResponse("too many pages are open at a time", 503, {**HEADERS, "retry-after": "60"})
         headers = {**HEADERS, "x-accel-buffering": "no"}
         if request.method == "HEAD":  # a server sends no body then, and would yet hold the stream
             return Response(media_type="text/event-stream", headers=headers)
-        return StreamingResponse(self.ticks.stream(), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(self.ticks.stream(who.name), media_type="text/event-stream", headers=headers)
 
     # Signing in by a token.
 
