@@ -11,7 +11,7 @@ from mainspring.stores.port import Store
 from mainspring.testing import VirtualTime
 from mainspring.web import Identity, dashboard
 from mainspring.web.problems import Problem
-from mainspring.web.shares import MINUTE_S, REFUSALS, SEARCHES, WAITING_SEARCHES, Refusals, Searches
+from mainspring.web.shares import MINUTE_S, REFUSALS, SEARCHES, WAITING_SEARCHES, Refusals, Searches, Strangers
 from mainspring.web.ticks import FIRST, MOST_OF_ONE, Ticks
 from tests.web.conftest import BASE, client
 
@@ -103,3 +103,20 @@ async def test_refused_changes_do_not_fill_the_audit_log(virtual_time: VirtualTi
             assert (await found.post(f"{BASE}/queues/pause", json={"name": "mail"})).status_code == 403
         assert isinstance(store, Overview)
         assert len((await store.audit(EntryFilter(), limit=1000)).entries) == REFUSALS
+
+
+def test_requests_without_credentials_are_one_log_line_for_each_address_and_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [0.0]
+    strangers = Strangers(lambda: now[0])
+    for _ in range(5):
+        strangers.came("192.0.2.1")
+    strangers.came("192.0.2.2")
+    now[0] = MINUTE_S
+    strangers.came("192.0.2.1")
+    assert [record.getMessage() for record in caplog.records] == [
+        "request without valid credentials from 192.0.2.1",
+        "request without valid credentials from 192.0.2.2",
+        "request without valid credentials from 192.0.2.1, 4 more since the last such line",
+    ]

@@ -33,7 +33,7 @@ from mainspring.web.openapi import document
 from mainspring.web.prefix import Prefixed
 from mainspring.web.problems import Answer, Error, Problem, short, told
 from mainspring.web.routes import AnyRoute, Asked, Nothing, Route
-from mainspring.web.shares import Refusals, Searches
+from mainspring.web.shares import Refusals, Searches, Strangers
 
 T = TypeVar("T")
 
@@ -111,6 +111,7 @@ class Desk:
         self._redactor: Final = redactor
         self._searches: Final = Searches()
         self._refusals: Final = Refusals()
+        self._strangers: Final = Strangers()
         self._threads: Final = ThreadPoolExecutor(THREADS, thread_name_prefix="mainspring-web")
 
     @classmethod
@@ -216,6 +217,7 @@ class Desk:
         found = self.auth(request)
         who = await found if inspect.isawaitable(found) else found
         if who is None:
+            self._strangers.came(request.client.host if request.client else "")
             raise _unknown(request, self.auth)
         if not isinstance(who, Identity):
             raise TypeError(f"auth returns an Identity or None, not {who!r}")

@@ -1,6 +1,7 @@
 """Limits per identity: what one person, or whoever has their token, may take of what all share."""
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,6 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from mainspring.web.problems import Problem
+
+log = logging.getLogger("mainspring.web")
 
 SEARCHES: Final = 2
 """Of one identity at a time: a SQLite store has two threads for searches, and each may take a second."""
@@ -69,3 +72,22 @@ class Refusals:
         for identity in ended:
             del self._begun[identity]
         return [(identity, number) for identity, number in found if number > 0]
+
+
+class Strangers:
+    """Requests without valid credentials, by address: one log line for each address and minute."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now: Final = now
+        self._seen: Final[dict[str, tuple[float, int]]] = {}
+
+    def came(self, address: str) -> None:
+        """Count a request; the first of a minute is logged, with the number of those since the last line."""
+        logged_at, number = self._seen.pop(address, (-MINUTE_S, 0))
+        if self._now() - logged_at >= MINUTE_S:
+            more = f", {number} more since the last such line" if number else ""
+            log.warning("request without valid credentials from %s%s", address or "an unknown address", more)
+            logged_at, number = self._now(), -1
+        self._seen[address] = (logged_at, number + 1)
+        if len(self._seen) > MOST_IDENTITIES:
+            del self._seen[next(iter(self._seen))]
