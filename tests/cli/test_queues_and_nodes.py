@@ -9,7 +9,7 @@ def test_queues_are_listed_with_what_waits_in_them(shop: Shop) -> None:
     shop.enqueue("once", "hello")
     assert shop.lines("queues", "list") == [{"name": "mail", "waiting": 1, "running": 0, "paused": None}]
     text = cli("queues", "list", "--url", shop.url).output
-    assert text == "QUEUE  STATE  WAITING  RUNNING  NOTE\nmail   open         1        0\n"
+    assert text == "QUEUE  STATE  WAITING  RUNNING  LIMIT  NOTE\nmail   open         1        0\n"
 
 
 def test_a_queue_is_paused_and_resumed(shop: Shop) -> None:
@@ -24,7 +24,7 @@ def test_a_queue_is_paused_and_resumed(shop: Shop) -> None:
     assert text.endswith(": no stamps\n")
     assert shop.lines("queues", "resume", "mail") == [{"name": "mail", "paused": False, "changed": True}]
     assert cli("queues", "resume", "mail", "--url", shop.url).output == "mail was not paused\n"
-    assert cli("queues", "list", "--url", shop.url).output == "No jobs wait or run, and nothing is paused.\n"
+    assert cli("queues", "list", "--url", shop.url).output == "No jobs wait or run, and nothing is paused or limited.\n"
 
 
 @pytest.mark.slow

@@ -195,3 +195,12 @@ def test_a_limit_that_limits_nothing_or_the_wrong_thing_is_refused(fields: dict[
 def test_a_rate_that_cannot_be_read_is_refused_where_the_limit_is_declared() -> None:
     with pytest.raises(DeclarationError, match="'often' cannot be read"):
         Limit(rate="often")
+
+
+@pytest.mark.parametrize("text", ["5/s", "100/5m", "1/90m", "7/h", "2/d", "3/250ms", "1/90s"])
+def test_a_rate_is_written_as_it_is_read(text: str) -> None:
+    assert Rate.of(str(Rate.of(text))) == Rate.of(text)
+
+
+def test_a_rate_is_written_in_the_largest_unit() -> None:
+    assert [str(Rate.of(text)) for text in ("5/1s", "100/300s", "3/250ms")] == ["5/s", "100/5m", "3/250ms"]

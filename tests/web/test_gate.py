@@ -149,6 +149,35 @@ async def test_who_looks_may_follow_a_link_from_anywhere_and_no_other_page_looks
             assert (await found.get(path, headers=headers)).status_code == 200
 
 
+LINK = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+
+
+async def test_a_link_of_another_site_to_a_search_looks_for_nothing_yet(app: Mainspring) -> None:
+    """How long a search takes tells whether something was found, and a popup can be timed."""
+    async with app, client(dashboard(app, auth=lambda _: ADMIN)) as found:
+        for site in ("cross-site", "same-site"):
+            response = await found.get("/jobs?argument=user=%22x%22&limit=1", headers={**LINK, "sec-fetch-site": site})
+            assert response.status_code == 200
+            assert 'href="?argument=user=%22x%22&amp;limit=1"' in response.text
+            assert "<table" not in response.text
+            refused = await found.get(f"{BASE}/jobs/list?argument=user", headers={**LINK, "sec-fetch-site": site})
+            assert error_of(refused, 403)["code"] == "foreign_origin"
+        for headers in (LINK | {"sec-fetch-site": "same-origin"}, LINK | {"sec-fetch-site": "none"}, {}):
+            assert "another site" not in (await found.get("/jobs?limit=1", headers=headers)).text
+        id_ = str((await app.enqueue("photos:sweep")).id)
+        assert id_ in (await found.get(f"/job?id={id_}", headers=LINK)).text
+
+
+async def test_every_answer_is_kept_apart_from_pages_of_other_sites(app: Mainspring) -> None:
+    async with app, client(dashboard(app, auth=lambda _: ADMIN)) as found:
+        for path in ("/", "/nowhere", f"{BASE}/control/list", f"{BASE}/nowhere", "/metrics", "/healthz", "/static/no"):
+            headers = (await found.get(path)).headers
+            assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
+            assert (headers["x-frame-options"], headers["x-content-type-options"]) == ("DENY", "nosniff")
+            assert path.startswith("/static") or "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert (await found.get("/static/app.css")).headers["cross-origin-resource-policy"] == "same-origin"
+
+
 async def test_no_page_of_another_site_may_read_an_answer(ask: Ask) -> None:
     response = await ask("control/list", headers={"origin": "http://evil.example"})
     assert response.status_code == 200

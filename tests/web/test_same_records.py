@@ -69,6 +69,8 @@ def test_the_command_line_and_the_api_tell_the_same(tmp_path: Path) -> None:
                         for field in MOVING if name == "nodes" else ():
                             one.pop(field)
                     for one, other in zip(ours, theirs, strict=True):
+                        if name == "jobs" and other["cut"]:  # over HTTP a list is one of previews
+                            one |= {"saved": None, "result": None, "cut": other["cut"]}
                         if name == "jobs" and one["unique"]:
                             one["unique"]["key"] = other["unique"]["key"]  # JSON within JSON
                         if name == "schedules" and one["plan"]["template"].get("unique"):

@@ -18,7 +18,7 @@ from mainspring.stores.records import NodeRecord, Process
 from mainspring.supervise import Backoff
 from mainspring.testing import VirtualTime
 from mainspring.web import Auth, Identity, dashboard
-from tests.web.conftest import client
+from tests.web.conftest import BASE, client
 from tests.web.world import Modest
 
 VIEWER, OPERATOR = (Identity.of("anna", role) for role in ("viewer", "operator"))
@@ -156,11 +156,27 @@ async def test_a_queue_that_is_paused_says_who_did_it_and_why(app: Mainspring) -
         assert "paused" not in await text_of(found, "queues?part=queues")
 
 
+async def test_a_declared_rate_is_shown_beside_a_limit(app: Mainspring) -> None:
+    app.queue("payments", limit=Limit(rate="5/s"))
+    async with browse(app) as found, app.node():
+        await asyncio.sleep(90)
+        assert "5/s start, by code" in await text_of(found, "queues")
+        page = unescape((await found.get("/queues")).text)
+        assert '"declared": "5/s start", "name": "payments", "now": "what is in code"' in page
+        rules = (await found.get(f"{BASE}/queues/list")).json()["rules"]
+        assert [one["rate"] for one in rules if one["name"] == "payments"] == [{"count": 5, "period": 1.0, "burst": 5}]
+        looked = (await found.get(f"{BASE}/queues/look")).json()["queues"]
+        assert [(one["declared"], one["rate"]) for one in looked if one["name"] == "payments"] == [(None, "5/s")]
+        assert (await posted(found, "queues.limit", name="payments", concurrency="3")).status_code == 200
+        assert "limited by anna; code: 5/s start" in await text_of(found, "queues")
+        assert "3 at a time, by anna, and 5/s start, by code" in unescape((await found.get("/queues")).text)
+
+
 async def test_a_limit_is_set_and_taken_back(app: Mainspring) -> None:
     async with browse(app) as found, app.node():
         await asyncio.sleep(90)
         assert (await posted(found, "queues.limit", name="media", concurrency="2")).status_code == 200
-        assert "0 of 2 limited by anna; code: 3" in await text_of(found, "queues")
+        assert "0 of 2 limited by anna; code: 3 at a time" in await text_of(found, "queues")
         assert "Take back" in await text_of(found, "queues")
         assert (await posted(found, "queues.limit", name="media", concurrency="")).status_code == 200
         assert "0 of 3 limited in code" in await text_of(found, "queues")

@@ -13,13 +13,15 @@ from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, print_table
 from mainspring.cli.words import me
 from mainspring.client.words import ago
-from mainspring.stores.records import Pause
+from mainspring.stores.overview import Overview, QueueRule
+from mainspring.stores.records import Pause, QueueView
 
 COLUMNS: Final = (
     Column("QUEUE"),
     Column("STATE"),
     Column("WAITING", right=True),
     Column("RUNNING", right=True),
+    Column("LIMIT"),
     Column("NOTE", shrinks=True),
 )
 
@@ -35,17 +37,27 @@ def queues() -> None:
 @as_json
 @reaches_store
 async def list_queues(app: Mainspring, *, as_json: bool) -> None:
-    """List the queues that have jobs, or are paused."""
+    """List the queues that have jobs, or are paused or limited."""
     found = await app.store.queues()
+    rules = {one.name: one for one in await app.store.queue_rules()} if isinstance(app.store, Overview) else {}
     if as_json:
         print_json(*found)
         return
-    if not found:
-        echo("No jobs wait or run, and nothing is paused.")
+    limited = [QueueView(name=name, waiting=0, running=0) for name, rule in rules.items() if _limits(rule)]
+    by_name = {one.name: one for one in (*limited, *found)}
+    if not by_name:
+        echo("No jobs wait or run, and nothing is paused or limited.")
         return
     rows = [
-        (one.name, "paused" if one.paused else "open", str(one.waiting), str(one.running), _why(app, one.paused))
-        for one in found
+        (
+            one.name,
+            "paused" if one.paused else "open",
+            str(one.waiting),
+            str(one.running),
+            _limits(rules.get(one.name)),
+            _why(app, one.paused),
+        )
+        for one in sorted(by_name.values(), key=lambda one: one.name)
     ]
     print_table(COLUMNS, rows)
 
@@ -84,6 +96,14 @@ def _tell(name: str, *, changed: bool, paused: bool, as_json: bool) -> None:
         echo(f"{name} is paused" if changed else f"{name} was paused already")
     else:
         echo(f"{name} goes on" if changed else f"{name} was not paused")
+
+
+def _limits(rule: QueueRule | None) -> str:
+    """Write what holds over all nodes: how many run at a time, and how many start in a period."""
+    if rule is None:
+        return ""
+    places = rule.declared if rule.limit is None else rule.limit
+    return ", ".join(str(word) for word in (places, rule.rate) if word is not None)
 
 
 def _why(app: Mainspring, pause: Pause | None) -> str:

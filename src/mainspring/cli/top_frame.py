@@ -122,7 +122,7 @@ def _sections(frame: Frame, now: datetime) -> tuple[Section, ...]:
                     _since(one.oldest_at, now),
                     "" if one.later is None else _many(one.later),
                     _many(one.running),
-                    "" if one.limit is None else str(one.limit),
+                    ", ".join(str(word) for word in (one.limit, one.rate) if word is not None),
                     _some(one.ended),
                     _some(one.bad),
                     "paused" if one.paused else "open",

@@ -59,6 +59,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     """Those that raised or were lost."""
     paused: bool
     limit: int | None
+    rate: str | None
 
 
 class TaskRow(Struct, frozen=True, kw_only=True):
@@ -177,6 +178,7 @@ def _queue(one: QueueLook, ends: Mapping[str, int], *, has_past: bool) -> QueueR
         bad=_bad(ends),
         paused=one.paused is not None,
         limit=one.places,
+        rate=one.rate,
     )
 
 

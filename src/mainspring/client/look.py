@@ -96,6 +96,8 @@ class QueueLook(Struct, frozen=True, kw_only=True):
     paused: Pause | None = None
     declared: int | None = None
     """How many of its jobs may run at a time, over all nodes, as code has it."""
+    rate: str | None = None
+    """How many of its jobs may start in a period, as code has it: "5/s". It holds beside either limit."""
     limit: int | None = None
     """The same, as an operator has it; it holds in place of the other."""
     limited_by: str = ""
@@ -322,6 +324,7 @@ def _queues(
                 depth=_depth(census, name),
                 paused=rule.paused,
                 declared=rule.declared,
+                rate=None if rule.rate is None else str(rule.rate),
                 limit=rule.limit,
                 limited_by=rule.by,
                 places=rule.declared if rule.limit is None else rule.limit,

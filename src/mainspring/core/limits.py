@@ -18,6 +18,12 @@ from mainspring.errors import DeclarationError
 
 MOMENT: Final = timedelta(microseconds=1)
 _RATE: Final = re.compile(r"([0-9]{1,9}) */ *([0-9].*|[a-z]+)")
+_UNITS: Final = (
+    (timedelta(days=1), "d"),
+    (timedelta(hours=1), "h"),
+    (timedelta(minutes=1), "m"),
+    (timedelta(seconds=1), "s"),
+)
 
 
 class Rate(Struct, frozen=True, kw_only=True):
@@ -51,6 +57,12 @@ class Rate(Struct, frozen=True, kw_only=True):
         count, period = int(match[1]), match[2]
         length = duration(period if period[0].isdigit() else f"1{period}")
         return cls(count=count, period=length, burst=max(count, 1) if burst is None else burst)
+
+    def __str__(self) -> str:
+        """Write it as `of` reads it: "5/s", "100/5m"."""
+        unit, word = next((one for one in _UNITS if not self.period % one[0]), (timedelta(milliseconds=1), "ms"))
+        number = self.period / unit
+        return f"{self.count}/{'' if number == 1 else f'{number:g}'}{word}"
 
     @property
     def interval(self) -> timedelta:

@@ -12,6 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 from msgspec import Struct
 
 from mainspring.core.job import JobId, NodeId
+from mainspring.core.limits import Rate
 from mainspring.core.names import Name
 from mainspring.core.schedule import Run
 from mainspring.core.tally import Count
@@ -143,6 +144,8 @@ class QueueRule(Struct, frozen=True, kw_only=True):
     paused: Pause | None = None
     declared: int | None = None
     """How many of its jobs may run at a time, as code has it."""
+    rate: Rate | None = None
+    """How many of its jobs may start in a period, as code has it; an operator's limit leaves it in force."""
     limit: int | None = None
     """The same, as an operator has it; it holds in place of the other."""
     by: str = ""

@@ -6,7 +6,18 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+ISOLATED: Final = {
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+"""On every answer: no page of another site has a handle on it, embeds it, or loads it as something else."""
+HEADERS: Final = {
+    **ISOLATED,
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
 
 
 def json_answer(status: int, value: object, headers: Mapping[str, str] | None = None) -> Response:

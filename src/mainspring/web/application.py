@@ -25,7 +25,7 @@ from mainspring.stores.port import Store
 from mainspring.web.answers import json_answer
 from mainspring.web.audit import CUT_OFF, Came, write_down
 from mainspring.web.auth import Auth, Identity, Permission
-from mainspring.web.gate import allow, check_closed, check_look, check_origin, is_local
+from mainspring.web.gate import allow, check_closed, check_look, check_origin, check_search, is_local
 from mainspring.web.groups import ALL
 from mainspring.web.health import health_routes
 from mainspring.web.metrics import metrics_route
@@ -33,6 +33,7 @@ from mainspring.web.openapi import document
 from mainspring.web.prefix import Prefixed
 from mainspring.web.problems import Answer, Error, Problem, short, told
 from mainspring.web.routes import AnyRoute, Asked, Nothing, Route
+from mainspring.web.shares import Refusals, Searches, Strangers
 
 T = TypeVar("T")
 
@@ -108,6 +109,9 @@ class Desk:
         self.auth: Final = auth
         self.origins: Final = origins
         self._redactor: Final = redactor
+        self._searches: Final = Searches()
+        self._refusals: Final = Refusals()
+        self._strangers: Final = Strangers()
         self._threads: Final = ThreadPoolExecutor(THREADS, thread_name_prefix="mainspring-web")
 
     @classmethod
@@ -151,33 +155,41 @@ class Desk:
         try:
             who = await self.known(request)
             (check_origin if route.changes else check_look)(request, self.origins)
+            if not route.changes:
+                check_search(request, self.origins)
             read = read or _read
             if route.changes and route.permission not in {None, *who.permissions}:
                 said = await _heard(read, route, request)
             allow(who, route.permission)
             said = await read(route, request)
             began = loop.time()
-            given = await self.done(route, who, said)
+            given = await self.done(route, who, said, request)
             response = await self.offload(lambda: json_answer(200, plain(self.shown(given))))
         except HTTPException as error:  # of the program's own auth
             problem = refused(error)
             response = json_answer(error.status_code, Answer(problem), dict(error.headers or {}))
         except asyncio.CancelledError:  # the server ends, amid a change that may have been made
             if route.changes:
-                await write_down(self.app, route, Came(who, said, given, CUT_OFF, 499, began))
+                await write_down(self.app, route, Came(who, said, given, CUT_OFF, 499, began), self._refusals)
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is answered in one shape
             status, problem = told(error)
             response = json_answer(status, Answer(problem), error.headers if isinstance(error, Problem) else None)
         if route.changes:
-            await write_down(self.app, route, Came(who, said, given, problem, response.status_code, began))
+            await write_down(
+                self.app, route, Came(who, said, given, problem, response.status_code, began), self._refusals
+            )
         return response
 
-    async def done(self, route: AnyRoute, who: Identity, said: Any) -> Any:  # noqa: ANN401 - of the route's own types
+    async def done(self, route: AnyRoute, who: Identity, said: Any, request: Request) -> Any:  # noqa: ANN401 - of the route's own types
         """Do what is asked for, for somebody who may. Nothing is hidden yet in the record that this returns."""
         if route.also is not None:
             allow(who, route.also(said))
-        return await route.handler(Asked(self.app, who, said, self._redactor))
+        asked = Asked(self.app, who, said, self._redactor)
+        if not route.searches:
+            return await route.handler(asked)
+        async with self._searches.turn(who.name, request.is_disconnected):
+            return await route.handler(asked)
 
     def shown(self, record: T) -> T:
         """Hide what is not to be shown, and shorten what is too long for an answer. Not for the event loop."""
@@ -205,6 +217,7 @@ class Desk:
         found = self.auth(request)
         who = await found if inspect.isawaitable(found) else found
         if who is None:
+            self._strangers.came(request.client.host if request.client else "")
             raise _unknown(request, self.auth)
         if not isinstance(who, Identity):
             raise TypeError(f"auth returns an Identity or None, not {who!r}")

@@ -8,6 +8,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mainspring.web.answers import ISOLATED
+
 KINDS: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 FOR_GOOD: Final = "public, max-age=31536000, immutable"
 
@@ -33,7 +35,9 @@ async def static(request: Request) -> Response:
     name = request.path_params["name"]
     body = FILES.get(name)
     if body is None:
-        return Response("there is no such file", 404, media_type="text/plain", headers={"cache-control": "no-store"})
+        return Response(
+            "there is no such file", 404, media_type="text/plain", headers={**ISOLATED, "cache-control": "no-store"}
+        )
     kept = FOR_GOOD if request.query_params.get("v") == VERSIONS[name] else "no-cache"
-    headers = {"cache-control": kept, "x-content-type-options": "nosniff", "etag": f'"{VERSIONS[name]}"'}
+    headers = {**ISOLATED, "cache-control": kept, "etag": f'"{VERSIONS[name]}"'}
     return Response(body, headers=headers, media_type=KINDS[name[name.rindex(".") :]])

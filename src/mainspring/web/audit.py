@@ -16,6 +16,7 @@ from mainspring.web.auth import Identity
 from mainspring.web.groups.common import Made
 from mainspring.web.problems import Error
 from mainspring.web.routes import AnyRoute
+from mainspring.web.shares import Refusals
 
 _NAMES: Final = ("about", "qname", "id", "name", "task", "outbox")
 """What a request may call what it is about; the first that it has."""
@@ -34,8 +35,11 @@ class Came(NamedTuple):
     """By the clock of the event loop: when it was begun, before anything was changed."""
 
 
-async def write_down(app: Mainspring, route: AnyRoute, came: Came) -> None:
-    """Write a line, also where the request is cancelled. If it cannot be kept, what was done stays done."""
+async def write_down(app: Mainspring, route: AnyRoute, came: Came, refusals: Refusals) -> None:
+    """Write a line, also where the request is cancelled. If it cannot be kept, what was done stays done.
+
+    All are in the log. In the store, refused changes of one identity beyond so many a minute are one line with a count.
+    """
     is_dry = came.problem is None and getattr(came.said, "dry_run", False)
     if is_dry and not route.runs_statements:
         return  # nothing was changed, nor meant to be
@@ -48,7 +52,11 @@ async def write_down(app: Mainspring, route: AnyRoute, came: Came) -> None:
         job=job_of(came.given),
     )
     audit.info("%s %s %s: %d", entry.who, entry.action, entry.about, came.status)
-    if came.who is not None:
+    for who, number in refusals.over():
+        folded = entry_of(who, "refused", "more than have a line each", count=number, outcome="refused")
+        await keep(app._connection.store, folded, came.began)  # noqa: SLF001 - as below
+    is_refused = came.problem is not None and came.problem is not CUT_OFF and came.status < 500
+    if came.who is not None and not (is_refused and not refusals.add(entry.who)):
         await keep(app._connection.store, entry, came.began)  # noqa: SLF001 - as in `Asked.store`
 
 

@@ -72,6 +72,7 @@ _ADMIN: Final = frozenset(
         Permission.JOBS_ENQUEUE,
         Permission.OUTBOXES_DISCARD,
         Permission.CONTROL_ADD,
+        Permission.CONTROL_CANCEL,
         Permission.CONTROL_SUBMIT,
         Permission.CONTROL_ITERATE,
     }
@@ -81,11 +82,12 @@ _LOOK: Final = frozenset(
 )
 
 ROLES: Final[Mapping[str, frozenset[Permission]]] = {
+    "metrics": frozenset({Permission.OVERVIEW_LOOK}),
     "viewer": _LOOK,
     "operator": frozenset(Permission) - _ADMIN,
     "admin": frozenset(Permission),
 }
-"""Viewers look; operators do what code has foreseen; admins also say what is to be done, and what is to be forgotten."""
+"""Metrics is for programs that scrape: numbers, and names of queues and tasks. Viewers look; operators do what code has foreseen; admins also say what is to be done, and what is to be forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,13 @@ from mainspring.app import Mainspring
 from mainspring.client.plain import plain
 from mainspring.errors import DeclarationError, NoOverview
 from mainspring.web import login
+from mainspring.web.answers import ISOLATED
 from mainspring.web.application import BASE, BESIDE, Desk, Hiding, beside, body_of, described, not_found, opened
 from mainspring.web.assets import static
 from mainspring.web.audit import signed_in
 from mainspring.web.auth import TOKENS, Auth, Identity, StartupToken
 from mainspring.web.forms import FORM, SHOWN, read_form, said_of
-from mainspring.web.gate import allow, check_origin
+from mainspring.web.gate import allow, check_origin, leads_in
 from mainspring.web.groups import ALL as ROUTES
 from mainspring.web.pages import ALL
 from mainspring.web.pages.page import Page, answered, read_query
@@ -42,10 +43,10 @@ POLICY: Final = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS: Final = {
+    **ISOLATED,
     "content-security-policy": POLICY,
     "cache-control": "no-store",
     "referrer-policy": "same-origin",
-    "x-content-type-options": "nosniff",
 }
 TITLES: Final = {
     401: "Who are you?",
@@ -125,6 +126,10 @@ class Dashboard:
         who = request.state.who = await self._desk.looking(request)
         route = self._routes[page.gathers]
         allow(who, route.permission)
+        if leads_in(
+            request, self._desk.origins
+        ):  # a search would take its time, by which the other site learns what is found
+            return self._onward(request, who)
         part = request.query_params.get("part", "")
         if part and part not in page.parts:
             raise Problem(404, "not_found", "the page has no such part")
@@ -133,7 +138,7 @@ class Dashboard:
         values["is_part"] = bool(part)
         try:
             said = read_query(route.takes, request.query_params, page.says)
-            found = await self._desk.done(route, who, said)
+            found = await self._desk.done(route, who, said, request)
             values |= {"said": said, "record": await self._desk.offload(lambda: plain(self._desk.shown(found)))}
         except (Problem, DeclarationError, NoOverview) as error:
             status, values["problem"] = told(error)
@@ -143,6 +148,18 @@ class Dashboard:
             partial(self._templates.part, page.template, part) if part else partial(self._templates.page, page.template)
         )
         return HTMLResponse(await self._desk.offload(lambda: render(values)), headers=HEADERS)
+
+    def _onward(self, request: Request, who: Identity) -> Response:
+        """Answer a link of another site to a search with a page that costs the same whatever would be found."""
+        values = self._values(request, who, None) | {
+            "status": 200,
+            "heading": "A link of another site",
+            "message": "It leads to a search here. Nothing was looked for yet.",
+            "hint": "",
+            "retry": None,
+            "onward": f"?{request.scope['query_string'].decode('latin-1')}",
+        }
+        return HTMLResponse(self._templates.page("error.html", values), headers=HEADERS)
 
     def _values(self, request: Request, who: Identity | None, page: Page | None) -> dict[str, Any]:
         """Say what every template is given."""
@@ -183,7 +200,14 @@ class Dashboard:
             return self._shown(request, SHOWN[route.name], bytes(answer.body), headers)
         if request.headers.get("hx-request") != "true":  # a browser without scripts
             values = self._values(request, None, None)
-            values |= {"status": answer.status_code, "heading": message, "message": hint, "hint": "", "retry": None}
+            values |= {
+                "status": answer.status_code,
+                "heading": message,
+                "message": hint,
+                "hint": "",
+                "retry": None,
+                "onward": "",
+            }
             return HTMLResponse(self._templates.page("error.html", values), answer.status_code, headers)
         headers |= {"hx-retarget": "#toasts", "hx-reswap": "beforeend"}
         body = self._templates.page("toast.html", {"how": how, "message": message, "hint": hint})
@@ -197,13 +221,13 @@ class Dashboard:
         return HTMLResponse(self._templates.page(template, values), headers=headers)
 
     async def _events(self, request: Request) -> Response:
-        await self._desk.looking(request)
-        if self.ticks.full:
+        who = await self._desk.looking(request)
+        if self.ticks.is_full(who.name):
             return PlainTextResponse("too many pages are open at a time", 503, {**HEADERS, "retry-after": "60"})
         headers = {**HEADERS, "x-accel-buffering": "no"}
         if request.method == "HEAD":  # a server sends no body then, and would yet hold the stream
             return Response(media_type="text/event-stream", headers=headers)
-        return StreamingResponse(self.ticks.stream(), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(self.ticks.stream(who.name), media_type="text/event-stream", headers=headers)
 
     # Signing in by a token.
 
@@ -268,6 +292,7 @@ class Dashboard:
             "message": error.message,
             "hint": error.hint or "",
             "retry": RETRY if status == 503 else None,
+            "onward": "",
         }
         more = {"retry-after": str(RETRY)} if status == 503 else {}
         return HTMLResponse(self._templates.page("error.html", values), status, {**HEADERS, **more, **headers})

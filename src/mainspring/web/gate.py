@@ -9,7 +9,7 @@ host that it asked for, and the absence of a proxy's headers all have to agree.
 from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import HTTPConnection
 
@@ -29,6 +29,8 @@ _PROXIES: Final = (
     "via",
 )
 """How the names of headers begin that proxies add."""
+ONE_THING: Final = frozenset({"id", "name", "task"})
+"""Words of an address that name one thing: to read that takes the same time, whatever it holds."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -89,6 +91,21 @@ def check_look(connection: HTTPConnection, trusted: Collection[str]) -> None:
     goes_there = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if site not in {"same-origin", "none"} and not goes_there and headers.get("origin") not in trusted:
         raise _foreign(site)
+
+
+def leads_in(connection: HTTPConnection, trusted: Collection[str]) -> bool:
+    """Say whether a page of another site has led a browser here with more words than name one thing."""
+    site = connection.headers.get("sec-fetch-site", "none")
+    if site in {"same-origin", "none"} or connection.headers.get("origin") in trusted:
+        return False
+    words = parse_qs(connection.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    return not words.keys() <= ONE_THING
+
+
+def check_search(connection: HTTPConnection, trusted: Collection[str]) -> None:
+    """Refuse a link of another site to an answer that takes its time."""
+    if leads_in(connection, trusted):
+        raise _foreign(connection.headers["sec-fetch-site"])
 
 
 def allow(who: Identity, permission: Permission | None) -> None:

@@ -58,6 +58,8 @@ class Route(Generic[Q, A]):
     handler: Callable[[Asked[Q]], Awaitable[A]]
     also: Callable[[Q], Permission] | None = None
     """Another permission that is needed, where that hangs on what is asked for."""
+    searches: bool = False
+    """It may take a second of the store's time: only a few at a time for each identity."""
     runs_statements: bool = False
     """A dry run of it hands a statement to the program too, and so it leaves a line in the audit log."""
 

@@ -5,6 +5,7 @@ A tick comes soon after something has changed in the store, once a second at mos
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -15,6 +16,8 @@ from mainspring.errors import StoreError
 
 MOST: Final = 200
 """Streams at a time; each is an open connection."""
+MOST_OF_ONE: Final = 50
+"""Streams of one identity. Where all sign in as one, by a password, these are the pages of all."""
 APART: Final = timedelta(seconds=1)
 AT_LEAST: Final = timedelta(seconds=5)
 """So often at least; it keeps proxies from taking the connection for dead, too."""
@@ -34,15 +37,16 @@ class Ticks:
     def __init__(self, app: Mainspring) -> None:
         self._app: Final = app
         self._open: Final[set[asyncio.Event]] = set()
+        self._by: Counter[str] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unwatch: Callable[[], None] | None = None
         self._glance: asyncio.TimerHandle | None = None
         self._over = False
         self._ended: Final = asyncio.Event()
 
-    @property
-    def full(self) -> bool:
-        return len(self._open) >= MOST
+    def is_full(self, identity: str = "") -> bool:
+        """Whether there are too many streams, of all or of one identity."""
+        return len(self._open) >= MOST or (bool(identity) and self._by[identity] >= MOST_OF_ONE)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -52,13 +56,14 @@ class Ticks:
         self._over = True
         self._ring()
 
-    async def stream(self) -> AsyncIterator[bytes]:
+    async def stream(self, identity: str = "") -> AsyncIterator[bytes]:
         """Yield what one browser is sent; nothing, if there are too many."""
-        if self.full:
+        if self.is_full(identity):
             return
         loop = self._loop = asyncio.get_running_loop()
         rung = asyncio.Event()
         self._open.add(rung)
+        self._by[identity] += 1
         self._watch()
         if self._glance is None:
             self._look_at_the_server(loop)
@@ -78,6 +83,7 @@ class Ticks:
                 yield TICK
         finally:
             self._open.discard(rung)
+            self._by -= Counter([identity])
             if not self._open:
                 self._stop_watching()
                 self._stop_glancing()

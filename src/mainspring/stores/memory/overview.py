@@ -135,6 +135,7 @@ class OverviewRole(Guarded):
                 name=name,
                 paused=paused.get(name),
                 declared=declared[name].concurrency if name in declared else None,
+                rate=declared[name].rate if name in declared else None,
                 limit=limits[name][0] if name in limits else None,
                 by=limits[name][1] if name in limits else "",
             )

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from mainspring.core.job import NodeId
+from mainspring.core.limits import Rate
 from mainspring.stores.overview import (
     MOST_LINES,
     Entry,
@@ -110,11 +111,12 @@ def _entry(row: Row) -> Entry:
 
 
 def _rule(row: Row) -> QueueRule:
-    queue, paused_at, paused_by, reason, declared, limit, limited_by = row
+    queue, paused_at, paused_by, reason, declared, count, period, burst, limit, limited_by = row
     return QueueRule(
         name=queue,
         paused=None if paused_at is None else Pause(at=paused_at, by=paused_by, reason=reason),
         declared=declared,
+        rate=None if count is None else Rate(count=count, period=period, burst=burst),
         limit=limit,
         by=key_text(limited_by) or "",
     )

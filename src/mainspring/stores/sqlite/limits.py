@@ -5,8 +5,10 @@ Claims read both at once (`sql/rules_all.sql`); here they are changed, and shown
 
 from typing import Final
 
+from mainspring.core.limits import Rate
 from mainspring.stores.overview import QueueRule
 from mainspring.stores.sqlite import inspect
+from mainspring.stores.sqlite.rows import to_span
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 
@@ -33,16 +35,21 @@ def limit(session: Session, queue: str, concurrency: int | None, by: str) -> boo
 
 
 def rules(session: Session) -> tuple[QueueRule, ...]:
-    declared = dict(session.rows(_DECLARED))
+    declared = {name: (concurrency, _rate(*paced)) for name, concurrency, *paced in session.rows(_DECLARED)}
     limits = {queue: (concurrency, by) for queue, concurrency, by in session.rows(_LIMITS)}
     paused = inspect.pauses(session)
     return tuple(
         QueueRule(
             name=name,
             paused=paused.get(name),
-            declared=declared.get(name),
+            declared=declared[name][0] if name in declared else None,
+            rate=declared[name][1] if name in declared else None,
             limit=limits[name][0] if name in limits else None,
             by=limits[name][1] if name in limits else "",
         )
         for name in sorted({*declared, *limits, *paused})
     )
+
+
+def _rate(count: int | None, period: int, burst: int) -> Rate | None:
+    return None if count is None else Rate(count=count, period=to_span(period), burst=burst)

@@ -364,7 +364,7 @@ def _may(asked: Asked[OneJob], view: JobView, store: Store) -> tuple[Permission,
 
 
 ROUTES: Final[tuple[AnyRoute, ...]] = (
-    Route("GET", "/jobs/list", Permission.JOBS_LOOK, ListJobs, FoundJobs, list_),
+    Route("GET", "/jobs/list", Permission.JOBS_LOOK, ListJobs, FoundJobs, list_, searches=True),
     Route("GET", "/jobs/show", Permission.JOBS_LOOK, OneJob, Detail, show),
     Route("POST", "/jobs/retry", Permission.JOBS_RETRY, OneJob, JobChanged, retry),
     Route("POST", "/jobs/cancel", Permission.JOBS_CANCEL, OneJob, JobChanged, cancel),
@@ -372,5 +372,5 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     Route("POST", "/jobs/delete", Permission.JOBS_DELETE, OneJob, JobChanged, delete),
     Route("POST", "/jobs/clone", Permission.JOBS_ENQUEUE, OneJob, Made, clone),
     Route("POST", "/jobs/enqueue", Permission.JOBS_ENQUEUE, Enqueue, Made, enqueue),
-    Route("POST", "/jobs/bulk", Permission.JOBS_LOOK, Bulk, Stepped, bulk, also=permission_of),
+    Route("POST", "/jobs/bulk", Permission.JOBS_LOOK, Bulk, Stepped, bulk, also=permission_of, searches=True),
 )

@@ -1,2 +1,2 @@
 -- What is declared of queues. Index: primary key.
-SELECT name, concurrency FROM mainspring_gates WHERE scope = 'queue'
+SELECT name, concurrency, rate_count, rate_period, rate_burst FROM mainspring_gates WHERE scope = 'queue'

@@ -224,14 +224,17 @@ class LimitsContract(Contract):
             QueueRule(name="limited", limit=2, by="you"),
             QueueRule(name=MAIL, declared=3, limit=4, by="them"),
             QueueRule(name="paused", paused=pause),
-            QueueRule(name="rated"),
+            QueueRule(name="rated", rate=Rate.of("1/s")),
         )
         await on(world).limit_queue("limited", None)
         await on(world).limit_queue(MAIL, 4, by="somebody else")
         await world.store.declare([gate(None)])
         await world.store.resume("paused")
 
-        assert await on(world).queue_rules() == (QueueRule(name=MAIL, limit=4, by="them"), QueueRule(name="rated"))
+        assert await on(world).queue_rules() == (
+            QueueRule(name=MAIL, limit=4, by="them"),
+            QueueRule(name="rated", rate=Rate.of("1/s")),
+        )
 
 
 def gate(concurrency: int | None) -> Gate:
