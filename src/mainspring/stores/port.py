@@ -81,7 +81,9 @@ class Jobs(Protocol):
         3. No more than `room + ahead`, and none beyond a queue's own room.
         4. Jobs of one queue and priority go in the order of run_at, then id; higher priorities first, over all queues.
            What a gate or a breaker holds back steps aside for what comes behind it.
-        5. A suspect (`Job.is_suspect`) is given only within `suspects` and `room`; it steps aside otherwise.
+        5. A suspect (`Job.is_suspect`) is given only within `suspects`; it steps aside otherwise. A job that a loss would
+           end (`Job.is_last_chance`) is given only within `room`: if its turn comes when that is used up, neither it nor
+           anything behind it is given.
         6. Gates hold over all nodes together: no more jobs of a scope run, or keep their place, than its concurrency
            says, and no more start than its rate says (`core.limits`). A job without a key passes a KEY gate.
         7. Two claims never give out the same lease. A job is running for one node at a time.

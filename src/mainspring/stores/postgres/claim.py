@@ -91,6 +91,8 @@ def _is_plain(lines: Lines, request: ClaimRequest, lanes: Sequence[Lane], wanted
         return False
     if any(request.room_in(lane.queue) < wanted for lane in lanes):
         return False
+    if request.ahead and any(lane.last for lane in lanes):
+        return False
     rules = lines.rules
     if rules.unclosed and any(lane.task in rules.unclosed for lane in lanes):
         return False
