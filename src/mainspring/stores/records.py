@@ -157,6 +157,7 @@ class Verdict(StrEnum):
     STALE = "stale"  # the job has changed; decide again on `job`
     REFUSED = "refused"  # the lease is not held, or the job is gone; nothing was written
     CONFLICT = "conflict"  # the job's unique key has been taken by another
+    LOCKED = "locked"  # another transaction holds the job; nothing was written, settle it again
 
 
 class Settled(Struct, frozen=True, kw_only=True):
