@@ -139,6 +139,8 @@ class Lines:
         """Whether what others commit is told here: then a claim that finds nothing need not look at the whole."""
         self.expects = False
         """Whether there is probably something to be had: it was announced, or the last claim did not take all."""
+        self.last_chances = False
+        """Whether jobs that are not claimed ahead were among the last that were claimed."""
         self.gated = False
         """Whether the last jobs that were claimed had to pass a gate: then the next ones probably have to."""
         self._guard = threading.Lock()
