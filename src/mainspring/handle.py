@@ -14,7 +14,7 @@ from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, Retr
 from mainspring.core.job import FINISHED, Job, JobId, State
 from mainspring.core.names import Name
 from mainspring.duration import Duration, seconds
-from mainspring.errors import Conflict, JobCancelled, JobFailed, JobGone, JobUnfinished
+from mainspring.errors import Conflict, JobCancelled, JobFailed, JobGone, JobUnfinished, StoreUnavailable
 from mainspring.stores.records import JobView, Settlement, Verdict
 
 R = TypeVar("R")
@@ -160,6 +160,8 @@ class JobHandle(Generic[R]):
                     job = settled.job
                 case Verdict.STALE | Verdict.REFUSED:
                     raise JobGone(str(self.id))
+                case Verdict.LOCKED:
+                    raise StoreUnavailable("store", f"another transaction holds job {self.id}; try again")
                 case Verdict.CONFLICT:
                     key = view.unique.key if view.unique else ""
                     raise Conflict(str(job.task), key, str(settled.holder))

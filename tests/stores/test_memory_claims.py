@@ -277,8 +277,10 @@ class Walk:
             held_back = job.run_at > due_by or self.opens_at(view) > now or self.is_full(view)
             if held_back or not self.is_asked_for(view, request, by_queue[job.queue]):
                 continue
-            if job.is_suspect and (given >= request.room or suspects >= request.suspects):
+            if job.is_suspect and suspects >= request.suspects:
                 continue
+            if job.is_last_chance and given >= request.room:
+                return
             given += 1
             suspects += job.is_suspect
             by_queue[job.queue] += 1
@@ -298,7 +300,7 @@ class Walk:
             for view in self.world.jobs(*WAITING)
             if self.is_asked_for(view, request, 0)
             and not self.is_full(view)
-            and (not view.job.is_suspect or min(request.room, request.suspects) > 0)
+            and (not view.job.is_suspect or request.suspects > 0)
         ]
         return min((max(view.job.run_at, self.opens_at(view)) for view in possible), default=None)
 

@@ -116,6 +116,19 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
         """
         return 0 < self.losses >= self.loss_limit - 1
 
+    @property
+    def is_last_chance(self) -> bool:
+        """Whether a loss of its next attempt would end it, while it waits: it is claimed only if it can start at once.
+
+        A node that dies loses all that it holds, and nobody can tell which of these it had started.
+        """
+        return is_last_chance(attempts=self.attempts_allowed - self.attempt, losses=self.loss_limit - self.losses)
+
+
+def is_last_chance(*, attempts: int, losses: int) -> bool:
+    """Say whether a job that has so many attempts and losses left would end with the next loss."""
+    return attempts <= 1 or losses <= 1
+
 
 def next_lease(lease: int, number: int) -> int:
     """Return the lease of the next claim of a job: the count of its claims, and below it the number of this claim."""

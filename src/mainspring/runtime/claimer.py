@@ -111,7 +111,11 @@ class Claimer:
         if claimed.next_due is None:
             return self._look()
         due_in = (claimed.next_due - self._store.now()).total_seconds()
-        return min(self._look(), due_in) if due_in > 0 else AGAIN
+        if due_in > 0:
+            return min(self._look(), due_in)
+        if request.ahead:  # a job that is not claimed ahead may be next: it waits until no other does, and has a place
+            self._runner.expects(0)
+        return AGAIN
 
     def _look(self) -> float:
         return LOOK - JITTER * self._roll()

@@ -22,6 +22,7 @@ from mainspring.stores.records import Place, Settled, Settlement, Verdict
 from mainspring.supervise import Directive, Idle, Notifier, Proceed
 
 BATCH: Final = 1000
+LOCKED_AGAIN: Final = 1.0  # seconds until an end is tried again whose job another transaction holds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +42,8 @@ class Ended:
     """Its own end could not be written; this one says so."""
     term: int | None = None
     """Of its task's breaker, as the claim named it."""
+    was_locked: bool = False
+    """Another transaction held the job when it was written before."""
     told_elsewhere: bool = False
     """The handler's own transaction may have ended the job before, and told of it."""
 
@@ -55,6 +58,7 @@ class Settler:
         self._roll = roll
         self._line: deque[Ended] = deque()
         self._writing: Sequence[Ended] = ()
+        self._locked: list[Ended] = []
         self._places: dict[NodeId, list[Place]] = {}
         self._written = asyncio.Event()
 
@@ -71,7 +75,7 @@ class Settler:
 
     @property
     def is_empty(self) -> bool:
-        return not self._line and not self._writing and not self._places
+        return not self._line and not self._writing and not self._places and not self._locked
 
     async def emptied(self) -> None:
         """Wait until everything has been written."""
@@ -81,7 +85,7 @@ class Settler:
 
     def leases(self) -> set[tuple[JobId, int]]:
         """What is held still, because its end is not written yet."""
-        return {(one.claim.job.id, one.claim.job.lease) for one in (*self._line, *self._writing)}
+        return {(one.claim.job.id, one.claim.job.lease) for one in (*self._line, *self._writing, *self._locked)}
 
     async def step(self) -> Directive:
         """Write what has gathered."""
@@ -104,7 +108,7 @@ class Settler:
             await self._settle_one_by_one(deque(batch))
         finally:
             self._writing = ()
-        return Idle() if self.is_empty else Proceed()
+        return Proceed() if self._line or self._places else Idle()
 
     async def _settle(self, batch: Sequence[Ended]) -> None:
         settlements = self._decide(batch)
@@ -173,6 +177,9 @@ class Settler:
             ended.settlement = None
             self.put(ended)
             return
+        if answer.verdict is Verdict.LOCKED:
+            self._set_aside(ended)
+            return
         if answer.changed is not None:
             self._events.tell_of_breaker(answer.changed, ended.by)
         if answer.accepted:
@@ -183,6 +190,18 @@ class Settler:
             log.warning(
                 "%s of job %s came too late: lease %s is not held", change.event, change.before.id, change.before.lease
             )
+
+    def _set_aside(self, ended: Ended) -> None:
+        """Try an end again in a while, without keeping back the others."""
+        if not ended.was_locked:
+            ended.was_locked = True
+            job = ended.claim.job
+            log.warning("job %s (%s): its end is not written yet, another transaction holds its row", job.id, job.task)
+        self._locked.append(ended)
+        asyncio.get_running_loop().call_later(LOCKED_AGAIN, self._try_locked)
+
+    def _try_locked(self) -> None:
+        self.put(self._locked.pop(0))
 
     def _tell(self, change: Change, ended: Ended) -> None:
         self._events.count(change.event)

@@ -86,7 +86,9 @@ class Jobs(Protocol):
         3. No more than `room + ahead`, and none beyond a queue's own room.
         4. Jobs of one queue and priority go in the order of run_at, then id; higher priorities first, over all queues.
            What a gate or a breaker holds back steps aside for what comes behind it.
-        5. A suspect (`Job.is_suspect`) is given only within `suspects` and `room`; it steps aside otherwise.
+        5. A suspect (`Job.is_suspect`) is given only within `suspects`; it steps aside otherwise. A job that a loss would
+           end (`Job.is_last_chance`) is given only within `room`: if its turn comes when that is used up, neither it nor
+           anything behind it is given.
         6. Gates hold over all nodes together: no more jobs of a scope run, or keep their place, than its concurrency
            says, and no more start than its rate says (`core.limits`). A job without a key passes a KEY gate.
         7. Two claims never give out the same lease. A job is running for one node at a time.
@@ -124,7 +126,9 @@ class Jobs(Protocol):
         10. An end of the probe that is no verdict frees its place, whoever writes it.
         11. While a place of a schedule's job is kept, its run `lingers`: it stays open, and nobody is told, until the last
             such place is given up.
-        12. A job that waits again is claimed in the order of the `run_at` that the change gives it, which may be one
+        12. The end of an attempt whose job another transaction holds is LOCKED after a moment, and nothing of it is
+            written; the other ends of the batch do not wait for it. It may be settled again.
+        13. A job that waits again is claimed in the order of the `run_at` that the change gives it, which may be one
             that claims have passed: of a job that was lost or given back it is the one that it had before. Claims of the
             same handle keep to this order from the answer on, claims of other handles within a second.
         """

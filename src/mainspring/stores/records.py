@@ -116,9 +116,9 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     room: int = 1
     """How many can start at once."""
     ahead: int = 0
-    """How many more may be claimed because they will start soon."""
+    """How many more may be claimed because they will start soon; none of them a last chance (`Job.is_last_chance`)."""
     suspects: int = 1
-    """How many suspects may be among them (`Job.is_suspect`); they take `room`, never `ahead`."""
+    """How many suspects may be among them (`Job.is_suspect`)."""
     due_by: datetime | None = None
     """Take only what was due by then; None: by the store's now."""
     number: int = field(default_factory=new_claim_number)
@@ -182,6 +182,7 @@ class Verdict(StrEnum):
     STALE = "stale"  # the job has changed; decide again on `job`
     REFUSED = "refused"  # the lease is not held, or the job is gone; nothing was written
     CONFLICT = "conflict"  # the job's unique key has been taken by another
+    LOCKED = "locked"  # another transaction holds the job; nothing was written, settle it again
 
 
 class Settled(Struct, frozen=True, kw_only=True):

@@ -26,11 +26,15 @@ class Room:
         return self._left > 0
 
     def has(self, lane: Lane) -> bool:
-        """Say whether one more may come from this lane: a suspect only if it can start at once."""
+        """Say whether one more may come from this lane, at once or ahead."""
         queue = lane.kind.queue
         if self._taken[queue] >= self._request.room_in(queue):
             return False
-        return not lane.kind.suspect or min(self._suspects, self._at_once) > 0
+        return not lane.kind.suspect or self._suspects > 0
+
+    def must_wait(self, lane: Lane) -> bool:
+        """Say whether a job of this lane has to wait for a free place, and all that comes behind it with it."""
+        return lane.kind.last_chance and self._at_once <= 0
 
     def take(self, lane: Lane) -> None:
         self._left -= 1
@@ -45,7 +49,8 @@ def choose(
     """Yield the jobs to be given out: higher priorities first, then by run_at and id.
 
     Whoever asks for the next one has taken the last one out of its lane, through the gates and the breaker. A lane that is shut
-    stays shut for the rest of the claim, and is not looked at again.
+    stays shut for the rest of the claim, and is not looked at again. A job that may not be claimed ahead ends the claim when
+    its turn comes and no place is left: passed over, it would wait for as long as there is something to claim ahead.
     """
     due_by = now if request.due_by is None else min(now, request.due_by)
     room = Room(request)
@@ -65,6 +70,8 @@ def choose(
             heappop(firsts)
         elif first[0] != turn:  # since it was looked at, its first job was taken, or the key of that one is full
             heapreplace(firsts, (priority, first[0], number, lane))
+        elif room.must_wait(lane):
+            return
         else:
             yield first[1]
             room.take(lane)

@@ -1,7 +1,7 @@
 """Where jobs wait, in such an order that a claim finds the next one without looking at the others.
 
-A lane holds the waiting jobs of one queue, task and priority, suspects apart: whatever holds back one of them
-holds back all, but for the limit of their key. So a lane is made of strands, one for each key. A strand is
+A lane holds the waiting jobs of one queue, task and priority, suspects and last chances apart: whatever holds back
+one of them holds back all, but for the limit of their key. So a lane is made of strands, one for each key. A strand is
 
 - *going*: its first job may go as soon as it is due; of these the lane knows the least (run_at, id);
 - or *resting*: the rate of its key opens later than its first job is due; of these the lane knows who opens first;
@@ -29,10 +29,12 @@ class Kind(NamedTuple):
     priority: int
     suspect: bool
     """Whether they were lost with their nodes when they last ran."""
+    last_chance: bool
+    """Whether a loss would end them."""
 
 
 def kind_of(job: Job) -> Kind:
-    return Kind(job.queue, job.task, job.priority, job.is_suspect)
+    return Kind(job.queue, job.task, job.priority, job.is_suspect, job.is_last_chance)
 
 
 class Lane:

@@ -42,8 +42,11 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
 
     It does not look for what is left; the claim after it does.
     """
-    wanted = request.room + request.ahead
     asked = asked_of(lines, request)
+    wanted = request.room + request.ahead
+    if request.ahead and any(lane.last for _, lane in asked):
+        # Of last chances no more than can start. Others would be cut short too, so only where such were given before.
+        wanted = request.room if lines.last_chances else 0
     if (
         not asked
         or not wanted
@@ -73,6 +76,7 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
         ),
     )
     lines.expects = len(rows) == wanted
+    lines.last_chances = any(lines.lanes[row[19]].last for row in rows)
     if not rows:
         return None
     if gaps[0]:
@@ -114,7 +118,8 @@ def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Pass
         deliveries = yield from take(at, request, sight, picked)
         lines.advance(marks, picked.marks, sight.now, sight.took)
         tries += 1
-        lines.expects = bool(deliveries) and not request.room + request.ahead > len(deliveries)
+        lines.last_chances = any(line.lane.last for line in sight.lines if line.number in picked.last)
+        lines.expects = bool(deliveries) and (lines.last_chances or not request.room + request.ahead > len(deliveries))
         if deliveries or not picked.jobs or tries == _TRIES:
             missed = len(deliveries) < len(picked.jobs)
             return Passes(Claimed(deliveries=deliveries, next_due=sight.now if missed else next_due(sight, picked, {})))

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from mainspring.core.job import JobId
 from mainspring.core.names import Name
 from mainspring.stores.postgres.contest import contest
-from mainspring.stores.postgres.lanes import Lane
+from mainspring.stores.postgres.lanes import Lane, lane_of_new
 from mainspring.stores.postgres.rows import NO_FACTS, facts_bytes, key_bytes, policy_text
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Verb
@@ -146,7 +146,7 @@ def _are_alike(job: NewJob, other: NewJob) -> bool:
 
 def _kind(job: NewJob) -> Kind:
     return Kind(
-        Lane(job.queue, job.task, job.priority),
+        lane_of_new(job),
         job.max_attempts,
         job.loss_limit,
         policy_text(job.backoff, job.retention, job.facts.slot is not None),
@@ -181,7 +181,7 @@ def _contested(at: datetime | None, jobs: Sequence[NewJob]) -> Verb[dict[JobId, 
 
 def _single(at: datetime | None, job: NewJob) -> tuple[object, ...]:
     """Give the values of one job, as in `_values` but no lists: a list of one takes both sides longer, 25 µs in all."""
-    lane = Lane(job.queue, job.task, job.priority)
+    lane = lane_of_new(job)
     delay = _span(job.run_at)
     expires_in = None if job.expires is None else _span(job.expires)
     return (

@@ -179,11 +179,17 @@ def park(picked: Picked, keys: dict[tuple[Name, str], Passage]) -> Verb[set[tupl
     return {(task, key) for task, key in set(picked.blocked.values()) if keys[task, key].passed}
 
 
-def count_again(gates: Sequence[Gate]) -> Verb[None]:
-    """Take places for what runs without one: it was being claimed when the gate was put up."""
+def count_again(gates: Sequence[Gate]) -> Verb[list[Gate]]:
+    """Take places for jobs that run without one: they were being claimed when the gate was put up.
+
+    Returns the gates behind which such a job was left out, because another transaction holds it: to be counted again.
+    """
+    left: list[Gate] = []
     for gate in gates:
         if gate.concurrency is not None:
-            yield Ask(_OCCUPY_RUNNING, (str(gate.scope), gate.name))
+            ((held,),) = yield Ask(_OCCUPY_RUNNING, (str(gate.scope), gate.name))
+            left += [gate] if held else []
+    return left
 
 
 def free(keys: Collection[tuple[Name, str]]) -> Verb[None]:

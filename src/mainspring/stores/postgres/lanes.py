@@ -9,17 +9,28 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from mainspring.core.job import Job
+from mainspring.core.job import Job, is_last_chance
 from mainspring.core.names import Name
+from mainspring.stores.records import NewJob
 
 
 class Lane(NamedTuple):
-    """The waiting jobs of one queue, task and priority, suspects apart: whatever holds back one of them holds back all."""
+    """The waiting jobs of one queue, task and priority, suspects and other last chances apart.
+
+    Whatever holds back one of them holds back all.
+    """
 
     queue: str
     task: Name
     priority: int
     suspect: bool = False
+    last: bool = False
+    """A loss would end its jobs, though they were not lost before."""
+
+    @property
+    def is_last_chance(self) -> bool:
+        """Whether its jobs are claimed only if they can start at once."""
+        return self.suspect or self.last
 
     @property
     def number(self) -> int:
@@ -28,10 +39,18 @@ class Lane(NamedTuple):
 
 @lru_cache(65_536)
 def _number(lane: Lane) -> int:
-    text = "\0".join((lane.queue, str(lane.task), str(lane.priority), str(int(lane.suspect))))
+    text = "\0".join(
+        (lane.queue, str(lane.task), str(lane.priority), "1" if lane.suspect else "2" if lane.last else "0")
+    )
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
 def lane_of(job: Job) -> Lane:
-    return Lane(job.queue, job.task, job.priority, job.is_suspect)
+    suspect = job.is_suspect
+    return Lane(job.queue, job.task, job.priority, suspect, not suspect and job.is_last_chance)
+
+
+def lane_of_new(job: NewJob) -> Lane:
+    last = is_last_chance(attempts=job.max_attempts, losses=job.loss_limit)
+    return Lane(job.queue, job.task, job.priority, last=last)

@@ -88,7 +88,7 @@ class Rules:
         """Say whether a request asks for a lane at all, and no operator has closed its queue."""
         if lane.task not in request.tasks or lane.queue in self.paused or request.room_in(lane.queue) <= 0:
             return False
-        return not lane.suspect or min(request.suspects, request.room) > 0
+        return not lane.suspect or request.suspects > 0
 
     def refusal(self, task: Name, now: datetime) -> Refusal | None:
         """Say why the breaker of a task lets no job pass now."""
@@ -139,6 +139,8 @@ class Lines:
         """Whether what others commit is told here: then a claim that finds nothing need not look at the whole."""
         self.expects = False
         """Whether there is probably something to be had: it was announced, or the last claim did not take all."""
+        self.last_chances = False
+        """Whether jobs that are not claimed ahead were among the last that were claimed."""
         self.gated = False
         """Whether the last jobs that were claimed had to pass a gate: then the next ones probably have to."""
         self._guard = threading.Lock()
@@ -232,9 +234,9 @@ class Lines:
 
 
 def lane_numbered(number: int, queue: str, task: Name, priority: int) -> Lane:
-    """Make out which of two lanes has a number: that of the suspects, or the other."""
-    lane = Lane(queue, task, priority)
-    return lane if lane.number == number else lane._replace(suspect=True)
+    """Make out which of three lanes has a number: that of the suspects, of the other last chances, or of the rest."""
+    lanes = (Lane(queue, task, priority), Lane(queue, task, priority, last=True))
+    return next((lane for lane in lanes if lane.number == number), Lane(queue, task, priority, suspect=True))
 
 
 def asked_of(lines: Lines, request: ClaimRequest) -> Sequence[tuple[int, Lane]]:

@@ -26,8 +26,12 @@ class Room:
     def of(self, line: Line) -> int:
         """How many more of a line may be taken, as far as the node goes."""
         lane = line.lane
-        room = min(self._suspects, self._at_once) if lane.suspect else self.left
+        room = min(self._suspects, self.left) if lane.suspect else self.left
         return min(room, self._request.room_in(lane.queue) - self._taken[lane.queue])
+
+    def at_once(self, line: Line) -> int:
+        """How many more of a line may be taken before a place has to be freed."""
+        return min(self.of(line), self._at_once) if line.lane.is_last_chance else self.of(line)
 
     def take(self, line: Line, jobs: int = 1) -> None:
         self._at_once -= jobs
@@ -76,7 +80,7 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
 
 def _take_from_one(line: Line, room: Room, gates: list[Passage | Trial], picked: Picked) -> None:
     """Nobody competes, as is most common."""
-    count = max(0, min(room.of(line), len(line.ids), *(passage.room for passage in gates)))
+    count = max(0, min(room.at_once(line), len(line.ids), *(passage.room for passage in gates)))
     picked.jobs = [(id_, line) for id_ in line.ids[:count]]
     room.take(line, count)
     for passage in gates:
@@ -85,7 +89,7 @@ def _take_from_one(line: Line, room: Room, gates: list[Passage | Trial], picked:
         picked.last[line.number] = line.position(count - 1)
     if count < len(line.ids):
         picked.left[line.number] = line.position(count)
-    elif line.is_cut and room.of(line) > 0 and all(passage.room > 0 for passage in gates):
+    elif line.is_cut and room.at_once(line) > 0 and all(passage.room > 0 for passage in gates):
         picked.cut_short = True
 
 
@@ -107,6 +111,8 @@ def _merge(lines: list[Line], room: Room, sight: Sight, keys: dict[tuple[Name, s
         if keyed is not None and keyed.room <= 0:
             picked.blocked[id_] = (line.lane.task, key or "")
             picked.left.setdefault(line.number, line.position(place))
+        elif room.at_once(line) <= 0:
+            break  # passed over, it would wait for as long as there is something to claim ahead
         else:
             picked.jobs.append((id_, line))
             picked.last[line.number] = line.position(place)

@@ -5,7 +5,7 @@ write, and every other change, goes the long way: the jobs are read and held, ea
 those that fit are written together.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias, assert_never
@@ -29,6 +29,8 @@ _SUCCEED: Final = statement("settle_success")
 _READ: Final = statement("settle_read")
 _READ_HISTORY: Final = statement("settle_read_history")
 _HOLD: Final = statement("settle_hold")
+_HOLD_FREE: Final = statement("settle_hold_free")
+_BE_BRIEF: Final = statement("schedules_be_brief")
 _HOLD_WAITING: Final = statement("settle_hold_waiting")
 _LIVING: Final = statement("settle_living")
 _WRITE: Final = statement("settle_write")
@@ -44,9 +46,12 @@ _ATTEMPTS_KEPT: Final = 100
 ACCEPTED: Final = Settled(verdict=Verdict.ACCEPTED)
 _REPEATED: Final = Settled(verdict=Verdict.REPEATED)
 _REFUSED: Final = Settled(verdict=Verdict.REFUSED)
+LOCKED: Final = Settled(verdict=Verdict.LOCKED)
 
 Answers: TypeAlias = "dict[int, Settled]"
 """By the place of a settlement in its batch."""
+Write: TypeAlias = "Callable[[datetime | None, Sequence[Settlement]], Verb[list[Settled]]]"
+"""`settle` or `settle_together`."""
 
 
 # The short way.
@@ -121,6 +126,22 @@ def hold_waiting(id_: JobId) -> Verb[Job | None]:
     """Hold a job that waits; None if it does not, or if another holds it just now."""
     rows = yield Ask(_HOLD_WAITING, (id_,))
     return job(rows[0]) if rows else None
+
+
+def settle_free(at: datetime | None, settlements: Sequence[Settlement], write: Write) -> Verb[Answers]:
+    """Write those of these changes whose jobs nobody else holds; a job that has finished counts as held. Several statements."""
+    free = {id_ for (id_,) in (yield Ask(_HOLD_FREE, ([_id(one) for one in settlements],)))}
+    places = [place for place, one in enumerate(settlements) if _id(one) in free]
+    answers = (yield from write(at, [settlements[place] for place in places])) if places else []
+    return dict(zip(places, answers, strict=True))
+
+
+def settle_briefly(
+    at: datetime | None, settlements: Sequence[Settlement], write: Write, patience: float
+) -> Verb[list[Settled]]:
+    """Write changes, and wait for their jobs no longer than so many seconds. Several statements."""
+    yield Ask(_BE_BRIEF, (f"{max(1, round(1000 * patience))}ms",))
+    return (yield from write(at, settlements))
 
 
 def settle(at: datetime | None, settlements: Sequence[Settlement]) -> Verb[list[Settled]]:

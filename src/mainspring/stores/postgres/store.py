@@ -1,9 +1,11 @@
 """A store in a PostgreSQL database: its verbs, and who carries them out."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -41,8 +43,10 @@ from mainspring.stores.postgres.held import held
 from mainspring.stores.postgres.joined import identity
 from mainspring.stores.postgres.outboxed import OutboxVerbs
 from mainspring.stores.postgres.overviewed import OverviewVerbs
+from mainspring.stores.postgres.settle import Write
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.transaction import PostgresTransaction, may_conflict, settle_one
+from mainspring.stores.postgres.trouble import met_a_lock
 from mainspring.stores.postgres.verb import Ask, Verb
 from mainspring.stores.records import (
     AttemptView,
@@ -87,6 +91,8 @@ _MIGRATION: Final = 3600.0
 """Seconds that one statement of a migration may take: an index that takes longer would be begun anew at each start."""
 _UNDER_WAY: Final = 3
 """Timeouts: no statement is under way for so long, so a claim that is committed later has begun since."""
+_PATIENCE: Final = 0.1
+"""Seconds for which the end of an attempt waits for its job, if another transaction holds it."""
 _ROUNDS: Final = 100
 """How often a claim goes on that only parked blocked jobs; each time a thousand of each lane."""
 
@@ -155,9 +161,11 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
             claimed, held, tried = await self._run(lambda: claim.claim(self._at, request, lines))
             if claimed is not None:
                 return claimed, False
-        answer = await self._run(lambda: through.claim_through_gates(self._at, request, lines, held, tried), whole=True)
-        lines.counted(held)
-        return answer
+        given, again, counted = await self._run(
+            lambda: through.claim_through_gates(self._at, request, lines, held, tried), whole=True
+        )
+        lines.counted(counted)
+        return given, again
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         self._connections.must_be_open()
@@ -176,13 +184,36 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         """Write changes: the plain successes apart from the rest, unless some of them change a breaker."""
         with_terms = [one for one in settlements if one.term is not None]
         if with_terms and not await self._run(lambda: breakers.are_quiet(self._at, with_terms)):
-            return dict(enumerate(await self._run(lambda: settle.settle_together(self._at, settlements), whole=True)))
+            return await self._write(settlements, settle.settle_together)
         answers = dict(await self._succeed(settlements))
         left = [place for place in range(len(settlements)) if place not in answers]
         if left:
             rest = [settlements[place] for place in left]
-            answers |= zip(left, await self._run(lambda: settle.settle(self._at, rest), whole=True), strict=True)
+            written = await self._write(rest, settle.settle)
+            answers |= {left[place]: answer for place, answer in written.items()}
         return answers
+
+    async def _write(self, settlements: Sequence[Settlement], write: Write) -> dict[int, Settled]:
+        """Write changes the long way. Ends of attempts do not wait for each other's jobs where somebody holds one."""
+        if any(one.change.node is None for one in settlements):
+            return dict(enumerate(await self._run(lambda: write(self._at, settlements), whole=True)))
+        answers = await self._run(lambda: settle.settle_free(self._at, settlements, write), whole=True)
+        parts = [[place for place in range(len(settlements)) if place not in answers]]
+        patience, until = _PATIENCE, time.monotonic() + 2 * _PATIENCE
+        while parts:
+            part = parts.pop()
+            rest = [settlements[place] for place in part]
+            verb = partial(settle.settle_briefly, self._at, rest, write, patience)
+            try:
+                if time.monotonic() < until and part:
+                    answers |= zip(part, await self._run(verb, whole=True), strict=True)
+            except StoreUnavailable as error:
+                if not met_a_lock(error):
+                    raise
+                middle = len(part) // 2
+                parts += [half for half in (part[:middle], part[middle:]) if len(part) > 1]
+            patience = 0.0
+        return dict.fromkeys(range(len(settlements)), settle.LOCKED) | answers
 
     async def _succeed(self, settlements: Sequence[Settlement]) -> dict[int, Settled]:
         """Write the plain successes among them; what was not written is left to the long way."""
@@ -190,7 +221,12 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         if plain is None:
             return {}
         by, places = plain
-        done = await self._run(lambda: settle.succeed(by, [settlements[place] for place in places]))
+        try:
+            done = await self._run(lambda: settle.succeed(by, [settlements[place] for place in places]))
+        except StoreUnavailable as error:
+            if not met_a_lock(error):
+                raise
+            return {}
         return {place: settle.ACCEPTED for place in places if settlements[place].change.before.id in done}
 
     async def note(self, notes_: Sequence[Note]) -> tuple[bool, ...]:

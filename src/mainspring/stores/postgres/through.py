@@ -50,21 +50,22 @@ class Chosen(NamedTuple):
 
 def claim_through_gates(
     at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate], tried: Sequence[Name] = ()
-) -> Verb[tuple[Claimed, bool]]:
+) -> Verb[tuple[Claimed, bool, Sequence[Gate]]]:
     """Claim what has gates or breakers to pass, these at most, and what has none. One transaction.
 
     Says also whether to do it again at once: it gave nothing, and has parked so many blocked jobs that it is better to
-    let others have the gates for a moment.
+    let others have the gates for a moment. And behind which gates all that runs has its place.
     """
     held = (yield from gates.hold(held)) if held else []
-    yield from gates.count_again(lines.uncounted(held))
+    left = yield from gates.count_again(lines.uncounted(held))
+    counted = [gate for gate in held if gate not in left]
     waiting = yield from _reopen(at, request, lines, held)
     probing = (yield from breakers.hold_for_a_probe(at, tried)) if tried else {}
     chosen = yield from _choose_through(at, request, lines, held, Held(tried, probing))
     if chosen is None:
         lines.gated = True  # so that all gates and breakers are held next time
         yield from gates.free(waiting)
-        return Claimed(deliveries=()), True
+        return Claimed(deliveries=()), True, counted
     sight, picked, keys, marks, behind, obstructed = chosen
     deliveries = yield from take(at, request, sight, picked)
     yield from gates.pass_through(request.node, sight, keys, deliveries)
@@ -80,7 +81,7 @@ def claim_through_gates(
     lines.gated = bool(deliveries)
     found = [sight.now] if obstructed or missed else [next_due(sight, picked, keys)]
     due = min((instant for instant in (*found, *later) if instant is not None), default=None)
-    return Claimed(deliveries=deliveries, next_due=due, changes=changes), obstructed and not deliveries
+    return Claimed(deliveries=deliveries, next_due=due, changes=changes), obstructed and not deliveries, counted
 
 
 def _is_due_behind(sight: Sight, but_for: Collection[Name]) -> bool:

@@ -12,6 +12,7 @@ from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import Conflict
 from mainspring.stores.records import AT_ONCE, Enqueued, NewJob, Settlement
 from mainspring.stores.sqlite import settle, strands, unique
+from mainspring.stores.sqlite.lanes import Care
 from mainspring.stores.sqlite.rows import (
     NO_FACTS,
     facts_text,
@@ -165,17 +166,18 @@ class Lines:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known: dict[tuple[Name, str, int, str | None], tuple[int, int]] = {}
+        self._known: dict[tuple[Name, str, int, Care, str | None], tuple[int, int]] = {}
         self._leads: dict[int, tuple[int, bytes]] = {}
 
     def enter(self, job: NewJob, run_at: int, id_: bytes) -> tuple[int, int]:
         """Return the lane and the strand of a job."""
-        place = (job.task, job.queue, job.priority, job.key)
+        care = Care.of_new(job)
+        place = (job.task, job.queue, job.priority, care, job.key)
         known = self._known.get(place)
         if known is not None and self._leads[known[1]] <= (run_at, id_):
             return known
         session = self._session
-        lane = session.lanes.find(session, job.task, job.queue, job.priority, suspect=False)
+        lane = session.lanes.find(session, job.task, job.queue, job.priority, care)
         strand = strands.enter(session, lane, job.key, run_at, id_)
         self._leads[strand] = (run_at, id_)
         self._known[place] = found = (lane.id, strand)

@@ -1,4 +1,4 @@
-"""Lanes: (task, queue, priority, suspect), the few rows that say who may take the jobs behind them.
+"""Lanes: (task, queue, priority, care), the few rows that say who may take the jobs behind them.
 
 They are permanent, so whoever has read one from a committed transaction may remember it for ever. What was made or read
 in one that may yet be rolled back is remembered only within it: its number may go to another lane later.
@@ -6,10 +6,13 @@ in one that may yet be rolled back is remembered only within it: its number may 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol
 
+from mainspring.core.job import Job, is_last_chance
 from mainspring.core.names import Name
 from mainspring.errors import StoreError
+from mainspring.stores.records import NewJob
 from mainspring.stores.sqlite.statements import statement
 
 _BY_ID: Final = statement("lane_by_id")
@@ -25,6 +28,26 @@ class Executes(Protocol):
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]: ...
 
 
+class Care(IntEnum):
+    """How jobs are claimed, as it is stored in the column `suspect`."""
+
+    NONE = 0
+    SUSPECT = 1
+    LAST_CHANCE = 2
+    """A loss would end them, though they were not lost before."""
+
+    @classmethod
+    def of(cls, job: Job) -> "Care":
+        if job.is_suspect:
+            return cls.SUSPECT
+        return cls.LAST_CHANCE if job.is_last_chance else cls.NONE
+
+    @classmethod
+    def of_new(cls, job: NewJob) -> "Care":
+        last = is_last_chance(attempts=job.max_attempts, losses=job.loss_limit)
+        return cls.LAST_CHANCE if last else cls.NONE
+
+
 class Lane(NamedTuple):
     """What decides whether a node may take a job, but for its due time and its key."""
 
@@ -32,7 +55,11 @@ class Lane(NamedTuple):
     task: Name
     queue: str
     priority: int
-    suspect: bool
+    care: Care
+
+    @property
+    def suspect(self) -> bool:
+        return self.care is Care.SUSPECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +67,10 @@ class Known:
     """Lanes that were read."""
 
     by_id: dict[int, Lane] = field(default_factory=dict)
-    by_place: dict[tuple[Name, str, int, bool], Lane] = field(default_factory=dict)
+    by_place: dict[tuple[Name, str, int, Care], Lane] = field(default_factory=dict)
 
     def add(self, lane: Lane) -> None:
-        self.by_id[lane.id] = self.by_place[lane.task, lane.queue, lane.priority, lane.suspect] = lane
+        self.by_id[lane.id] = self.by_place[lane.task, lane.queue, lane.priority, lane.care] = lane
 
 
 class Lanes:
@@ -73,18 +100,18 @@ class Lanes:
             )
         return self._learn(number, rows[0])
 
-    def find(self, source: Executes, task: Name, queue: str, priority: int, *, suspect: bool) -> Lane:
+    def find(self, source: Executes, task: Name, queue: str, priority: int, care: Care) -> Lane:
         """Return the lane, made if it was not there."""
-        place = (task, queue, priority, suspect)
+        place = (task, queue, priority, care)
         found = self._common.by_place.get(place) or self._learnt.by_place.get(place)
         if found:
             return found
-        values = (str(task), queue, priority, suspect)
+        values = (str(task), queue, priority, int(care))
         rows = source.rows(_FIND, values) or source.rows(_ADD, values)
         return self._learn(rows[0][0], values)
 
     def _learn(self, number: int, values: tuple[Any, ...]) -> Lane:
-        task, queue, priority, suspect = values
-        lane = Lane(number, Name.parse(task), queue, priority, bool(suspect))
+        task, queue, priority, care = values
+        lane = Lane(number, Name.parse(task), queue, priority, Care(care))
         self._learnt.add(lane)
         return lane

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from typing import Final, NamedTuple
 
-from mainspring.stores.sqlite.lanes import Lane
+from mainspring.stores.sqlite.lanes import Care, Lane
 from mainspring.stores.sqlite.rooms import Rooms
 from mainspring.stores.sqlite.rows import Row
 from mainspring.stores.sqlite.session import Session
@@ -88,7 +88,7 @@ def pick(session: Session, lanes: Sequence[Lane], rooms: Rooms, horizon: int) ->
             *_, head_at, head_id = strands.pop()
             unread.append((head_at, head_id, lane))
         lines += [Line(session, horizon, lane, strand, key, (at, job)) for strand, key, at, job in strands]
-    if len(lines) == 1 and not unread:
+    if len(lines) == 1 and not unread and (lines[0].lane.care is Care.NONE or not rooms.is_ahead):
         return Picked(_alone(lines[0], rooms), look_again=False)
     return _merge(lines, unread, rooms)
 
@@ -115,6 +115,8 @@ def _merge(lines: Sequence[Line], unread: Sequence[tuple[int, bytes, Lane]], roo
             heappop(turns)
         elif first[1:] != (run_at, job):  # the turn was that of the one before
             heapreplace(turns, (*first[1:], place))
+        elif rooms.must_wait(line.lane):
+            rooms.close()  # passed over, it would wait for as long as there is something to claim ahead
         else:
             rooms.take(line.lane, line.key)
             picked.append(line.take())

@@ -10,7 +10,7 @@ from mainspring.core.names import Name
 from mainspring.stores.passage import ENDLESS, Passage, Trial
 from mainspring.stores.records import ClaimRequest
 from mainspring.stores.sqlite import breakers, gates
-from mainspring.stores.sqlite.lanes import Lane
+from mainspring.stores.sqlite.lanes import Care, Lane
 from mainspring.stores.sqlite.rows import instant, micros
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
@@ -58,16 +58,29 @@ class Rooms:
             return False
         if request.room_in(lane.queue) <= 0:
             return False
-        return not lane.suspect or min(request.suspects, request.room) > 0
+        return not lane.suspect or request.suspects > 0
 
     def of(self, lane: Lane) -> int:
         """How many more jobs of a lane may be taken now, as far as their keys let them."""
-        room = min(self._suspects, self._at_once) if lane.suspect else self._left
+        room = min(self._suspects, self._left) if lane.suspect else self._left
         room = min(room, self._request.room_in(lane.queue) - self._taken[lane.queue])
         for passage in self.passages(lane):
             room = min(room, passage.room)
         trial = self._trials.get(lane.task)
         return room if trial is None else min(room, trial.room)
+
+    def must_wait(self, lane: Lane) -> bool:
+        """Say whether a job of a lane has to wait for a free place, and all that comes behind it with it."""
+        return lane.care is not Care.NONE and self._at_once <= 0
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether more may be taken than can start at once."""
+        return self._left > max(0, self._at_once)
+
+    def close(self) -> None:
+        """Give out nothing more."""
+        self._left = 0
 
     def take(self, lane: Lane, key: str | None, jobs: int = 1) -> None:
         self._at_once -= jobs

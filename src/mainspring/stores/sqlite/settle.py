@@ -14,6 +14,7 @@ from mainspring.core.outcome import Deferred, Snoozed, Succeeded, error_of
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.records import Settled, Settlement, Verdict
 from mainspring.stores.sqlite import breakers, delete, nodes, places, runs, strands, unique
+from mainspring.stores.sqlite.lanes import Care
 from mainspring.stores.sqlite.rows import clean, error_text, job, job_id, micros, optional_micros
 from mainspring.stores.sqlite.rows import unique as unique_key
 from mainspring.stores.sqlite.session import Session
@@ -225,7 +226,8 @@ def _takes_key_again(session: Session, found: Found) -> JobId | None:
 def _write(session: Session, found: Found, after: Job) -> None:
     job = after.id.bytes
     waits = after.state in WAITING
-    lane = session.lanes.find(session, after.task, after.queue, after.priority, suspect=waits and after.is_suspect)
+    care = Care.of(after) if waits else Care.NONE
+    lane = session.lanes.find(session, after.task, after.queue, after.priority, care)
     run_at = micros(after.run_at)
     strand = strands.enter(session, lane, found.key, run_at, job) if waits else None
     session.run(

@@ -1,11 +1,26 @@
--- Takes places for the jobs that run already when a gate is put up. Waits for those that are being settled: they must not
--- leave a place behind; by id, as they hold several. Reads all running jobs. Index: jobs_running.
-INSERT INTO mainspring.places (scope, name, key, job, lease, node)
-SELECT $1::text, $2::text, CASE WHEN $1 = 'key' THEN key ELSE '' END, id, lease, node
-FROM mainspring.jobs
-WHERE state = 'running' AND CASE $1
-    WHEN 'task' THEN task = $2 WHEN 'queue' THEN queue = $2 ELSE task = $2 AND key IS NOT NULL
-END
-ORDER BY id
-FOR SHARE
-ON CONFLICT (scope, name, key, job, lease) DO NOTHING
+-- Takes places for jobs that run without one behind a gate: they were claimed when it was put up. Waits for nobody: a job
+-- that is being settled must not be left with a place, so it gets none for now. Returns how many were left out so.
+-- Reads all running jobs. Indexes: jobs_running, jobs_pkey, places_pkey.
+WITH missing AS MATERIALIZED (
+    SELECT id, lease FROM mainspring.jobs
+    WHERE state = 'running' AND CASE $1::text
+        WHEN 'task' THEN task = $2::text WHEN 'queue' THEN queue = $2 ELSE task = $2 AND key IS NOT NULL
+    END AND NOT EXISTS (
+        SELECT FROM mainspring.places
+        WHERE scope = $1 AND name = $2 AND places.key = CASE WHEN $1 = 'key' THEN jobs.key ELSE '' END
+            AND job = jobs.id AND places.lease = jobs.lease
+        OFFSET 0
+    )
+),
+free AS MATERIALIZED (
+    SELECT jobs.id, jobs.lease, jobs.node, CASE WHEN $1 = 'key' THEN jobs.key ELSE '' END AS key
+    FROM missing JOIN mainspring.jobs AS jobs ON jobs.id = ANY (ARRAY[missing.id])
+    WHERE jobs.lease = missing.lease AND jobs.state || '' = 'running'
+    FOR SHARE OF jobs SKIP LOCKED
+),
+taken AS (
+    INSERT INTO mainspring.places (scope, name, key, job, lease, node)
+    SELECT $1, $2, key, id, lease, node FROM free
+    ON CONFLICT (scope, name, key, job, lease) DO NOTHING
+)
+SELECT (SELECT count(*) FROM missing) - (SELECT count(*) FROM free)

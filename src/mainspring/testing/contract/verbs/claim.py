@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 
 from mainspring.core import machine
-from mainspring.core.command import CancelJob
-from mainspring.core.job import State, claim_count
+from mainspring.core.command import CancelJob, MoveJob, RetryJob
+from mainspring.core.job import JobId, State, claim_count
 from mainspring.core.limits import MOMENT
 from mainspring.core.names import Name
 from mainspring.core.outcome import Interrupted, Outcome, Raised, Snoozed, Succeeded
 from mainspring.errors import NodeGone
-from mainspring.stores.records import ClaimRequest, Delivery, Facts, Held, Note
+from mainspring.stores.records import ClaimRequest, Delivery, Facts, Held, Note, Verdict
 from mainspring.testing.contract.obligation import GENERAL, obligation
 from mainspring.testing.contract.verbs.contract import Contract
 from mainspring.testing.contract.world import ERROR, HOUR, RESIZE, SECOND, SEND, TASKS, Member, World, claim_number
@@ -214,9 +214,38 @@ class ClaimContract(Contract):
         clean = await world.enqueue()
 
         answer = await world.ask(node, room=0, ahead=5, suspects=5)
-        assert ids(answer.deliveries) == [clean]
+        assert not answer.deliveries
         answer = await world.ask(node, room=1, ahead=5, suspects=5)
         assert ids(answer.deliveries) == suspects[:1]
+        answer = await world.ask(node, room=0, ahead=5, suspects=0)
+        assert ids(answer.deliveries) == [clean]
+
+    @obligation("claim", 5)
+    @pytest.mark.parametrize("kind", ["only attempt", "only loss", "last of three attempts", "granted by an operator"])
+    async def test_a_job_that_a_loss_would_end_is_not_claimed_ahead_nor_passed_over(
+        self, world: World, kind: str
+    ) -> None:
+        node = await world.node()
+        before = [await world.enqueue(run_at=world.now - 3 * HOUR) for _ in range(2)]
+        last = [await last_chance(world, node, kind) for _ in range(3)]
+        behind = [await world.enqueue() for _ in range(2)]
+        urgent = await world.enqueue(priority=99)
+
+        assert ids((await world.ask(node, room=0, ahead=9)).deliveries) == [urgent, *before]
+        assert not (await world.ask(node, room=0, ahead=9)).deliveries
+        assert ids((await world.ask(node, room=2, ahead=9)).deliveries) == last[:2]
+        given = ids((await world.ask(node, room=1, ahead=9)).deliveries)
+        given += ids((await world.ask(node, room=0, ahead=9)).deliveries)  # a store may leave these for the next claim
+        assert given == [last[2], *behind]
+
+    @obligation("claim", 5)
+    async def test_a_job_that_a_loss_would_end_steps_aside_where_its_queue_is_full(self, world: World) -> None:
+        node = await world.node()
+        full = await world.enqueue(max_attempts=1, queue="full")
+        behind = await world.enqueue()
+
+        assert ids((await world.ask(node, room=0, ahead=9, queues={"full": 0, "default": 9})).deliveries) == [behind]
+        assert ids((await world.ask(node, room=1, ahead=9)).deliveries) == [full]
 
     @obligation("claim", 5)
     async def test_a_job_that_may_be_lost_once_more_is_no_suspect_yet(self, world: World) -> None:
@@ -231,7 +260,7 @@ class ClaimContract(Contract):
         node = await world.node()
         fresh = [await world.enqueue(loss_limit=1) for _ in range(2)]
 
-        assert ids((await world.ask(node, room=1, ahead=1, suspects=0)).deliveries) == fresh
+        assert ids((await world.ask(node, room=2, ahead=1, suspects=0)).deliveries) == fresh
 
     @obligation("claim", 5)
     async def test_many_suspects_in_front_do_not_hide_what_comes_behind(self, world: World) -> None:
@@ -291,3 +320,24 @@ class ClaimContract(Contract):
 
 def ids(deliveries: tuple[Delivery, ...]) -> list[object]:
     return [one.claim.job.id for one in deliveries]
+
+
+async def last_chance(world: World, node: Member, kind: str) -> JobId:
+    """Enqueue a job that a loss would end, due an hour ago, which nothing else may be as long as it is made."""
+    long_ago = world.now - HOUR
+    match kind:
+        case "only attempt":
+            return await world.enqueue(max_attempts=1, run_at=long_ago)
+        case "only loss":
+            return await world.enqueue(loss_limit=1, run_at=long_ago)
+        case "last of three attempts":
+            job = await world.enqueue(max_attempts=3, run_at=long_ago, priority=100)
+            for _ in range(2):
+                claim = await world.claim_one(node)
+                await world.end(claim, Raised(error=ERROR, retry_in=0 * SECOND))
+        case _:
+            job = await world.enqueue(max_attempts=1, run_at=long_ago, priority=100)
+            await world.fail(job, node)
+            assert await world.command(job, RetryJob()) is Verdict.ACCEPTED
+    assert await world.command(job, MoveJob(priority=50, run_at=long_ago)) is Verdict.ACCEPTED
+    return job
