@@ -9,9 +9,10 @@ from mainspring.clock import Clock, SystemClock
 from mainspring.core.job import NodeId
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError
-from mainspring.stores.postgres import log, nodes
+from mainspring.stores.postgres import log
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.head import Head
+from mainspring.stores.postgres.holdings import Holdings
 from mainspring.stores.postgres.lines import LONG_AGO, Lines
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.skew import Skew
@@ -57,7 +58,7 @@ class Handle:
         self._lines = Lines()
         self._head = Head()
         self._marks = log.Marks()
-        self._known: dict[NodeId, nodes.Known] = {}
+        self._holdings: dict[NodeId, Holdings] = {}
         self._skew = Skew(self._settings)
         self._connections = Connections(self._settings)
         self._bells = Bells(self._settings, on_hint=self._hinted, skew=self._skew)

@@ -2,14 +2,13 @@
 
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
-from mainspring.stores.postgres.lines import LONG_AGO
 from mainspring.stores.postgres.rows import encode, job, key_bytes, key_text, name
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
@@ -17,6 +16,7 @@ from mainspring.stores.records import Held, NodeOrder, NodeRecord, NodeView, Ord
 
 _JOIN: Final = statement("node_join")
 _RENEW: Final = statement("node_renew")
+_HELD: Final = statement("node_held")
 _UPDATE: Final = statement("node_update")
 _DIE: Final = statement("node_die")
 _KNOWN: Final = statement("node_tasks_known")
@@ -44,25 +44,23 @@ def join(at: datetime | None, node: NodeRecord) -> Verb[int]:
     return int(joined[0][0])
 
 
-class Known(NamedTuple):
-    """What a node held at its last renewal, and since when it may have been given more."""
-
-    held: tuple[JobId, ...] = ()
-    since: datetime = LONG_AGO
-
-
-def renew(at: datetime | None, node: NodeId, term: int, known: Known) -> Verb[tuple[Pulse, datetime]]:
-    """Say that a node is alive; beside the answer, what the database's own clock said."""
-    renewed = yield Ask(_RENEW, (at, term, node, known.since, list(known.held)))
+def renew(at: datetime | None, node: NodeId, term: int, jobs: list[JobId]) -> Verb[tuple[Pulse, datetime]]:
+    """Renew a node, and look up which of these jobs it holds; returns also the time of the database's own clock."""
+    renewed = yield Ask(_RENEW, (at, term, node, jobs))
     if not renewed:
         raise gone(node)
     now, held, asked, present = renewed[0]
     pulse = Pulse(
-        held=tuple(Held(job=id_, lease=lease, cancel_requested_at=since) for id_, lease, since in held),
+        held=tuple(map(_held, held)),
         orders=tuple(map(_order, asked)),
         nodes=tuple(map(_view, present)),
     )
     return pulse, now
+
+
+def all_held(node: NodeId) -> Verb[tuple[Held, ...]]:
+    """Read all leases of a node."""
+    return tuple(map(_held, (yield Ask(_HELD, (node,)))))
 
 
 def update(at: datetime | None, node: NodeId, term: int, record: NodeRecord) -> Verb[None]:
@@ -121,6 +119,11 @@ def unknown_tasks(at: datetime | None, grace: timedelta) -> Verb[tuple[Name, ...
 def _part_from(at: datetime | None, tasks: frozenset[Name]) -> Verb[None]:
     if tasks:
         yield Ask(_KNOWN, (at, [str(task) for task in tasks]))
+
+
+def _held(row: Row) -> Held:
+    job_, lease, cancel_requested_at = row
+    return Held(job=job_, lease=lease, cancel_requested_at=cancel_requested_at)
 
 
 def _order(row: Row) -> Order:

@@ -1,10 +1,10 @@
 -- Says that a node is alive, and tells what it holds, what is asked of it and who else is there; nothing if it is not
 -- alive under this term. One statement, because a node that has nothing else to do makes it every second or two. What
 -- stands beside an UPDATE does not see what that writes: the node's own row is told by the UPDATE itself.
--- What it holds is what it held before, and what it was given since: the index of running jobs is not walked from its
--- start, where all that the node ever ran still is while an old snapshot is held open. What others run is not counted.
+-- What it holds is looked up among the jobs of $4, which the asker knows: the index of running jobs is not walked, where
+-- all that the node ever ran still is while an old snapshot is held open (node_held.sql). What others run is not counted.
 -- The database's own clock comes first, so that a node can see how far its own is from it.
--- Indexes: nodes_pkey, jobs_pkey, jobs_running, orders_by_node.
+-- Indexes: nodes_pkey, jobs_pkey, orders_by_node.
 WITH renewed AS (
     UPDATE mainspring.nodes SET counter = counter + 1, renewed_at = coalesce($1::timestamptz, statement_timestamp())
     WHERE term = $2::bigint AND id = $3::text AND alive
@@ -12,13 +12,10 @@ WITH renewed AS (
 ),
 held AS MATERIALIZED (
     SELECT jobs.id, lease, cancel_requested_at
-    FROM unnest($5::uuid[]) AS known (id) CROSS JOIN LATERAL (
+    FROM unnest($4::uuid[]) AS known (id) CROSS JOIN LATERAL (
         SELECT * FROM mainspring.jobs WHERE jobs.id = known.id OFFSET 0
     ) AS jobs
     WHERE jobs.state = 'running' AND jobs.node = $3
-    UNION
-    SELECT id, lease, cancel_requested_at FROM mainspring.jobs
-    WHERE state = 'running' AND node = $3 AND started_at >= $4::timestamptz
 )
 SELECT
     clock_timestamp(),
