@@ -9,7 +9,7 @@ from mainspring.clock import Clock, SystemClock
 from mainspring.core.job import NodeId
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError
-from mainspring.stores.postgres import log
+from mainspring.stores.postgres import log, nodes
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.head import Head
 from mainspring.stores.postgres.holdings import Holdings
@@ -59,6 +59,7 @@ class Handle:
         self._head = Head()
         self._marks = log.Marks()
         self._holdings: dict[NodeId, Holdings] = {}
+        self._records: nodes.Records = {}
         self._skew = Skew(self._settings)
         self._connections = Connections(self._settings)
         self._bells = Bells(self._settings, on_hint=self._hinted, skew=self._skew)

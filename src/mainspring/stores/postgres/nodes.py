@@ -1,8 +1,9 @@
 """Nodes: who is at work, what they hold and know, and what is asked of them."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -18,6 +19,7 @@ _JOIN: Final = statement("node_join")
 _RENEW: Final = statement("node_renew")
 _HELD: Final = statement("node_held")
 _UPDATE: Final = statement("node_update")
+_HOLD: Final = statement("node_hold")
 _DIE: Final = statement("node_die")
 _KNOWN: Final = statement("node_tasks_known")
 _ALL: Final = statement("nodes_all")
@@ -32,6 +34,11 @@ _record: Final = lru_cache(256)(msgspec.json.Decoder(NodeRecord).decode)
 _word: Final = msgspec.json.Decoder(NodeOrder)
 
 
+Records: TypeAlias = Mapping[int, tuple[int, NodeRecord]]
+"""Records of nodes that were read before, each with its revision, by the node's term."""
+NOT_KNOWN: Final[Records] = {}
+
+
 def gone(node: NodeId) -> NodeGone:
     """Make the error for a node that is not alive under its term."""
     return NodeGone(_STORE, f"node {node} is not alive under this term; join under a new id")
@@ -44,18 +51,28 @@ def join(at: datetime | None, node: NodeRecord) -> Verb[int]:
     return int(joined[0][0])
 
 
-def renew(at: datetime | None, node: NodeId, term: int, jobs: list[JobId]) -> Verb[tuple[Pulse, datetime]]:
-    """Renew a node, and look up which of these jobs it holds; returns also the time of the database's own clock."""
-    renewed = yield Ask(_RENEW, (at, term, node, jobs))
+class Renewed(NamedTuple):
+    """The answer to a renewal, the time of the database's own clock, and the records of all nodes."""
+
+    pulse: Pulse
+    instant: datetime
+    records: Records
+
+
+def renew(at: datetime | None, node: NodeId, term: int, jobs: list[JobId], known: Records) -> Verb[Renewed]:
+    """Renew a node, and look up which of these jobs it holds."""
+    revisions = [revision for revision, _ in known.values()]
+    renewed = yield Ask(_RENEW, (at, term, node, jobs, list(known), revisions))
     if not renewed:
         raise gone(node)
     now, held, asked, present = renewed[0]
     pulse = Pulse(
         held=tuple(map(_held, held)),
         orders=tuple(map(_order, asked)),
-        nodes=tuple(map(_view, present)),
+        nodes=tuple(_view(row, known) for row in present),
     )
-    return pulse, now
+    records = {view.term: (row[7], view.node) for row, view in zip(present, pulse.nodes, strict=True)}
+    return Renewed(pulse, now, records)
 
 
 def all_held(node: NodeId) -> Verb[tuple[Held, ...]]:
@@ -78,6 +95,8 @@ def answer(at: datetime | None, node: NodeId, term: int, order: int, words: str)
 
 def declare_dead(at: datetime | None, node: NodeId, term: int, counter: int | None = None) -> Verb[bool]:
     """End a node; True for one caller, who may wake those that look for orphans. Several statements."""
+    if counter is not None:
+        yield Ask(_HOLD, (term, node))
     died = yield Ask(_DIE, (at, term, node, counter))
     if not died:
         return False
@@ -133,10 +152,10 @@ def _order(row: Row) -> Order:
     )
 
 
-def _view(row: Row) -> NodeView:
-    term, counter, alive, joined_at, renewed_at, record, running = row
+def _view(row: Row, known: Records = NOT_KNOWN) -> NodeView:
+    term, counter, alive, joined_at, renewed_at, record, running, _revision = row
     return NodeView(
-        node=_record(record),
+        node=known[term][1] if record is None else _record(record),
         term=term,
         counter=counter,
         alive=alive,

@@ -316,7 +316,8 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         number, jobs, is_look_due = holdings.begin_renewal(clock.monotonic())
         before = clock.now()
         try:
-            pulse, instant = await self._run(lambda: nodes.renew(self._at, node, term, jobs))
+            records_ = self._records
+            pulse, instant, self._records = await self._run(lambda: nodes.renew(self._at, node, term, jobs, records_))
         except NodeGone:
             self._holdings.pop(node, None)
             raise

@@ -209,6 +209,20 @@ class NodesContract(Contract):
 
         assert await world.store.nodes() == (replace(before, node=said),)
 
+    @obligation("renew", 3)
+    @obligation("update")
+    async def test_a_renewal_reports_what_another_node_says_about_itself_now(self, world: World) -> None:
+        node, record = await world.node(), world.record()
+        term = await world.store.join(record)
+        for concurrency in (0, 3, 3, 5):
+            said = replace(record, concurrency=concurrency)
+            if concurrency:
+                await (await world.open()).update(record.id, term, said)
+
+            for _ in range(2):
+                pulse = await world.store.renew(node.id, node.term)
+                assert [view.node for view in pulse.nodes if view.node.id == record.id] == [said]
+
     @obligation("update", 1)
     async def test_a_node_that_is_not_alive_cannot_be_updated(self, world: World) -> None:
         record = world.record()
