@@ -2,12 +2,15 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
 
 from mainspring import Context, Mainspring
 from mainspring.core.job import State
+from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.records import ClaimRequest
 from tests.jobs.postgres_work import until
 from tests.servers.postgres import Server, new_server
 from tests.servers.system import wait_until
@@ -33,7 +36,7 @@ class Lasting:
     async def enqueue(self, count: int) -> list[UUID]:
         return [job.id for job in await self.last.enqueue_many([self.last.call() for _ in range(count)])]
 
-    async def states(self, jobs: list[UUID]) -> Counter[State]:
+    async def states(self, jobs: Sequence[UUID]) -> Counter[State]:
         views = await self.app.store.get([self.app.job(job).id for job in jobs])
         return Counter(view.job.state for view in views if view)
 
@@ -72,3 +75,48 @@ def follow_no_longer(primary: Server, standby: Server) -> None:
     standby.sql("ALTER SYSTEM SET primary_conninfo = ''")
     standby.sql("SELECT pg_reload_conf()")
     wait_until(lambda: not primary.sql("SELECT 1 FROM pg_stat_replication"), "the standby is cut off")
+
+
+@on_real_time
+async def test_jobs_whose_claims_are_committed_when_a_standby_is_back_are_given_back_and_run() -> None:
+    """A commit that waits for a synchronous standby has no time limit, and its claim is visible when that ends."""
+    with new_server(durable=True) as server:
+        work = Lasting(f"{server.dsn()}?timeout=1s&patience=10s", seconds=0.1)
+        async with work.app, work.app.node(concurrency=4, lease="5s") as node:
+            jobs = [(await work.last.using(delay=0.2 * number).enqueue()).id for number in range(60)]
+            await until(lambda: len(work.began) > 5, "some jobs to be run")
+            await asyncio.to_thread(wait_for_standby, server, "nobody")
+            await asyncio.sleep(9)  # the outage: three statements would have timed out one after the other
+            await asyncio.to_thread(wait_for_standby, server, "")
+
+            async with asyncio.timeout(90):
+                while await work.states(jobs) != {State.SUCCEEDED: len(jobs)}:
+                    await asyncio.sleep(0.2)
+            await until(lambda: node.running == 0, "all places to be free")
+
+
+def wait_for_standby(server: Server, name: str) -> None:
+    """Have every commit wait for a standby of this name; of no name: for none."""
+    server.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+    server.sql("SELECT pg_reload_conf()")
+
+
+@on_real_time
+async def test_a_claim_without_an_answer_is_given_back_when_its_node_shuts_down(
+    postgres: Server, postgres_schema: str
+) -> None:
+    work = Lasting(f"{postgres.dsn()}?schema={postgres_schema}", seconds=0)
+    other = PostgresStore(postgres.dsn(), schema=postgres_schema)
+    async with work.app:
+        async with work.app.node(queues=["another"]) as node:
+            await other.open()
+            async with asyncio.timeout(60):
+                while (view := (await other.nodes())[0]).counter < 3:
+                    await asyncio.sleep(0.1)
+            (job,) = await work.enqueue(1)
+            claimed = await other.claim(ClaimRequest(node=node.id, term=view.term, tasks=view.node.tasks))
+            assert [one.claim.job.id for one in claimed.deliveries] == [job]
+        (found,) = await other.get([work.app.job(job).id])
+        assert found is not None
+        assert (found.job.state, found.job.attempt, found.job.claims) == (State.READY, 0, 1)
+        await other.close()

@@ -63,9 +63,16 @@ SELECT
 FROM generate_series(1, {count}) AS n
 JOIN (VALUES {lanes}) AS lanes (place, number, queue, task, priority) ON lanes.place = n / 1000 % {lane_count}
 """
-_REST = """
+_NODES = """
+INSERT INTO mainspring.nodes (id, alive, joined_at, died_at, record)
+SELECT 'node-' || n, n <> 0, now(), CASE WHEN n = 0 THEN now() END, '{record}' FROM generate_series(0, {nodes} - 1) AS n;
+INSERT INTO mainspring.beats (term, counter, renewed_at) SELECT term, 0, now() FROM mainspring.nodes;
+"""
+_NODES_WITHOUT_BEATS = """
 INSERT INTO mainspring.nodes (id, alive, joined_at, renewed_at, died_at, record)
 SELECT 'node-' || n, n <> 0, now(), now(), CASE WHEN n = 0 THEN now() END, '{record}' FROM generate_series(0, {nodes} - 1) AS n;
+"""
+_REST = """
 INSERT INTO mainspring.gates (scope, name, concurrency) VALUES
     ('task', 'photos:resize', 100000), ('key', 'mail.send', 3), ('queue', 'photos', 100000);
 INSERT INTO mainspring.keys (task, key, spent_until) SELECT 'mail.send', ('key ' || n)::bytea, now() FROM generate_series(1, {count}) AS n;
@@ -153,8 +160,8 @@ END $$
 """
 
 
-def fill(server: Server, schema: str, count: int) -> None:
-    """Fill a store's tables: so many jobs that wait or run, and as many that have finished."""
+def fill(server: Server, schema: str, count: int, *, beats: bool = True) -> None:
+    """Fill a store's tables: so many jobs that wait or run, and as many that have finished; older ones have no `beats`."""
     lanes = ", ".join(
         f"({place}, {lane.number}, '{lane.queue}', '{lane.task}', {lane.priority}::smallint)"
         for place, lane in enumerate(LANES)
@@ -171,7 +178,8 @@ def fill(server: Server, schema: str, count: int) -> None:
         "keys": KEYS,
         "schedule": schedule_bytes(_schedule()).decode(),
     }
-    for text in (_JOBS, _HISTORY, _REST, _SCHEDULES, _OUTBOXES, _CHUNKS):
+    nodes = _NODES if beats else _NODES_WITHOUT_BEATS
+    for text in (_JOBS, _HISTORY, nodes, _REST, _SCHEDULES, _OUTBOXES, _CHUNKS):
         server.sql(qualified(text.format(**words), schema))
 
 

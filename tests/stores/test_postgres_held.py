@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from mainspring.core.job import NodeId
 from mainspring.core.limits import Gate, Scope
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres import store as store_module
 from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.lines import EVERY
-from mainspring.stores.records import Claimed
+from mainspring.stores.records import Claimed, NodeRecord, Process
 from tests.servers.postgres import Server
 from tests.stores.postgres_crowd import SEND, Crowd, Node, crowd, empty, lasting_schema, new
 from tests.stores.postgres_filled import POLICY
@@ -30,6 +30,18 @@ SELECT
 FROM generate_series(1, $1::integer) AS n
 """
 
+RENEWALS = """
+SET enable_seqscan = off;
+DO $$ BEGIN
+    FOR beat IN 1..{beats} LOOP
+        INSERT INTO {schema}.beats (term, counter, renewed_at) SELECT term, 1000 + beat, now() FROM {schema}.nodes;
+        DELETE FROM {schema}.beats USING {schema}.nodes
+        WHERE beats.term = nodes.term AND beats.counter = CASE WHEN beat > 1 THEN 999 + beat END;
+        IF beat = 1 THEN DELETE FROM {schema}.beats WHERE counter < 1000; END IF;
+    END LOOP;
+END $$
+"""
+
 
 @pytest.fixture(scope="module")
 def schema(postgres: Server) -> Iterator[str]:
@@ -42,7 +54,7 @@ def postgres_schema(postgres: Server, schema: str) -> str:
     empty(postgres, schema)
     # What the last test has left behind dead would be counted here. Emptied once it was vacuumed, an index starts anew.
     postgres.sql(
-        f"VACUUM {schema}.jobs, {schema}.places, {schema}.freed, {schema}.keys, {schema}.nodes, {schema}.gates"
+        f"VACUUM {schema}.jobs, {schema}.places, {schema}.freed, {schema}.keys, {schema}.nodes, {schema}.gates, {schema}.beats"
     )
     return schema
 
@@ -239,10 +251,7 @@ async def test_a_node_that_starts_while_a_snapshot_is_held_walks_over_what_is_de
 
 
 @on_real_time
-async def test_a_renewal_does_not_walk_over_what_the_node_has_run(
-    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_module, "_UNDER_WAY", 0.0)
+async def test_a_renewal_does_not_walk_over_what_the_node_has_run(postgres: Server, postgres_schema: str) -> None:
     async with crowd(postgres, postgres_schema) as those:
         node = await those.node()
         async with held(those):
@@ -254,6 +263,36 @@ async def test_a_renewal_does_not_walk_over_what_the_node_has_run(
 
         assert [one.job for one in pulse.held] == [delivery.claim.job.id]
         assert [plan.buffers for plan in plans if plan.buffers > 50] == []
+
+
+@pytest.mark.slow
+@on_real_time
+async def test_an_hour_of_renewals_of_forty_nodes_does_not_matter(postgres: Server, postgres_schema: str) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        for number in range(39):
+            process = Process(host="another", pid=number, started="then")
+            await node.store.join(NodeRecord(id=NodeId(f"other-{number}"), process=process, tasks=frozenset({SEND})))
+        async with held(those):
+            await pages_of_beat(node)  # with the records of the others, and a whole look
+            before = await pages_of_beat(node)
+            await asyncio.to_thread(postgres.sql, RENEWALS.format(schema=postgres_schema, beats=2400))
+            after = await pages_of_beat(node)
+            ((counters,),) = await those.sql("SELECT count(*) FROM mainspring.beats")
+
+        assert counters == 40
+        levels = 3 * 40  # by which the index of beats may have grown, for each node
+        assert all(new <= old + levels for old, new in zip(before, after, strict=True)), (before, after)
+
+
+async def pages_of_beat(node: Node) -> tuple[int, int, int]:
+    """Say how many pages a renewal, a claim and a settle look at."""
+    _, renewal = await explained(node.store.renew(node.id, node.term))
+    await node.store.enqueue([new()])
+    deliveries, claim = await explained(node.take())
+    _, settle = await explained(node.settle(deliveries))
+    renewed, claimed, settled = (sum(plan.buffers for plan in plans) for plans in (renewal, claim, settle))
+    return renewed, claimed, settled
 
 
 @pytest.mark.parametrize("later", [20_000, 300_000])

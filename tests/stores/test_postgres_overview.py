@@ -501,7 +501,7 @@ async def test_tables_of_the_version_before_are_searched_like_any_other(postgres
     with postgres.schema() as schema, Verbs(postgres.dsn(), schema) as verbs:
         for number in range(1, 5):
             verbs.run(migrate.migrate("a store", schema, migrate.MIGRATIONS[:number], days=3))
-        fill(postgres, schema, 1000)
+        fill(postgres, schema, 1000, beats=False)
         async with crowd(postgres, schema) as some:
             store = await some.open()
 

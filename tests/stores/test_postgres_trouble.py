@@ -169,6 +169,15 @@ def test_a_clock_that_was_set_is_measured_anew(clock: OwnClock) -> None:
     assert skew.now() - clock.now() == timedelta(seconds=-30)
 
 
+@pytest.mark.parametrize("offset", [-60.0, 60.0])
+def test_a_database_clock_that_was_set_is_measured_anew(clock: OwnClock, offset: float) -> None:
+    skew = skew_of(clock)
+    for _ in range(8):
+        measure(skew, clock, offset=0.0)
+    measure(skew, clock, offset=offset, there=0.5, back=0.5)
+    assert skew.now() - clock.now() == timedelta(seconds=offset)
+
+
 def test_a_clock_that_is_set_back_amid_a_statement_is_no_measure(clock: OwnClock) -> None:
     skew = skew_of(clock)
     skew.sample(clock.now(), clock.now() + timedelta(hours=1), clock.now() - timedelta(seconds=1))

@@ -1,5 +1,6 @@
 """Every statement is served by the index that it names; none walks over all jobs."""
 
+import json
 import re
 import sqlite3
 from collections import defaultdict
@@ -151,6 +152,16 @@ def test_a_statement_does_not_walk_over_what_grows(connection: sqlite3.Connectio
 def test_the_last_number_is_read_and_not_looked_for(connection: sqlite3.Connection) -> None:
     """Any other index has the numbers too, in another order: SQLite would read all of it to find the highest."""
     assert plan(connection, statement("job_numbers")) == "SEARCH mainspring_jobs"
+
+
+def test_a_renewal_reads_no_record_whose_revision_is_known() -> None:
+    parameters = {"now": 2, "term": 1, "node": "a", "known": '{"1": 0, "2": 7}'}
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate.migrate("a store", connection, 0)
+        for node in "ab":
+            connection.execute(statement("node_join"), (node, 1, 1, "{}")).fetchall()
+        ((_held, _orders, others),) = connection.execute(statement("node_renew"), parameters).fetchall()
+    assert [(row[0], row[5]) for row in json.loads(others)] == [(1, None), (2, "{}")]
 
 
 def test_children_are_found_by_their_numbers(connection: sqlite3.Connection) -> None:

@@ -440,7 +440,7 @@ class Node:
         """Look once more whether the store believes that we hold something of which we never heard."""
         try:
             async with asyncio.timeout_at(deadline):
-                pulse = await self._store.renew(self._membership.node, self._membership.term)
+                pulse = await self._store.renew(self._membership.node, self._membership.term, whole=True)
                 self._parts.reaper.lost(self._parts.runner.unknown(pulse.held))
                 await self._parts.reaper.give_back_lost_claims()
         except (StoreError, TimeoutError) as error:

@@ -91,7 +91,8 @@ class Jobs(Protocol):
            anything behind it is given.
         6. Gates hold over all nodes together: no more jobs of a scope run, or keep their place, than its concurrency
            says, and no more start than its rate says (`core.limits`). A job without a key passes a KEY gate.
-        7. Two claims never give out the same lease. A job is running for one node at a time.
+        7. Two claims never give out the same lease, also if one of them is undone (a failover, a restore): it contains the
+           number of the request (`core.job.next_lease`). A job is running for one node at a time.
         8. A node that is not alive under this term gets nothing: `NodeGone`.
         9. `next_due` is not later than the instant at which this node could get a job that waits now, as far as time
            alone decides; what waits for a pause, a full gate or another node to end does not count.
@@ -281,12 +282,14 @@ class Nodes(Protocol):
         """
         ...
 
-    async def renew(self, node: NodeId, term: int) -> Pulse:
-        """Say that the node is alive.
+    async def renew(self, node: NodeId, term: int, *, whole: bool = False) -> Pulse:
+        """Renew the node: it is alive.
 
         1. Its counter grows by one. 2. Not alive under this term: `NodeGone`, and nothing is written.
-        3. Answers with exactly the leases that it holds, open orders for it, and the nodes that are not dead; what
-           these run need not be counted.
+        3. Answers with leases that it holds, open orders for it, and the nodes that are not dead; what these run need
+           not be counted. Every lease is among them whose claim this handle has answered.
+        4. A lease whose claim was not answered here, or was committed later, is reported 30 s after its commit at the
+           latest, at the first renewal that follows a gap of 3 s, and at once if `whole` is set.
         """
         ...
 

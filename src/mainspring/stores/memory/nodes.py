@@ -24,7 +24,7 @@ class NodesRole(Guarded):
         self._ring()
         return Node.term
 
-    async def renew(self, node: NodeId, term: int) -> Pulse:
+    async def renew(self, node: NodeId, term: int, *, whole: bool = False) -> Pulse:  # noqa: ARG002 -- every one is whole
         with self._locked() as now:
             found = self._tables.living(node, term)
             found.counter += 1

@@ -14,6 +14,7 @@ from mainspring.errors import DeclarationError
 from mainspring.stores.postgres import gates, log, nodes, partitions
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.head import Head
+from mainspring.stores.postgres.holdings import Holdings
 from mainspring.stores.postgres.lines import LONG_AGO, Lines
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.skew import Skew
@@ -64,7 +65,8 @@ class Handle:
         self._pace = partitions.Pace()
         self._woken_until = gates.FIRST_KEY
         self._settled: dict[int, str] = {}  # by line of an outbox: `outboxes.Look.settled`
-        self._known: dict[NodeId, nodes.Known] = {}
+        self._holdings: dict[NodeId, Holdings] = {}
+        self._records: nodes.Records = {}
         self._skew = Skew(self._settings)
         self._connections = Connections(self._settings)
         self._bells = Bells(self._settings, on_hint=self._hinted, skew=self._skew)

@@ -76,7 +76,7 @@ MIGRATIONS: Final = migrations()
 WANTED: Final = MIGRATIONS[-1].number
 WITH_OUTBOXES: Final = 4
 """From this one on there is a log of messages, which is in days, too."""
-WITH_NODE_CODE: Final = 6
+WITH_NODE_CODE: Final = 8
 """From this one on it is known which code each node has."""
 
 

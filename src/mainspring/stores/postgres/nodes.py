@@ -1,8 +1,9 @@
 """Nodes: who is at work, what they hold and know, and what is asked of them."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -10,7 +11,6 @@ from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
 from mainspring.stores.postgres import migrate
-from mainspring.stores.postgres.lines import LONG_AGO
 from mainspring.stores.postgres.rows import encode, job, key_bytes, key_text, name
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
@@ -18,7 +18,9 @@ from mainspring.stores.records import Held, NodeOrder, NodeRecord, NodeView, Ord
 
 _JOIN: Final = statement("node_join")
 _RENEW: Final = statement("node_renew")
+_HELD: Final = statement("node_held")
 _UPDATE: Final = statement("node_update")
+_HOLD: Final = statement("node_hold")
 _DIE: Final = statement("node_die")
 _KNOWN: Final = statement("node_tasks_known")
 _ALL: Final = statement("nodes_all")
@@ -31,6 +33,11 @@ _STORE: Final = "PostgreSQL store"
 
 _record: Final = lru_cache(256)(msgspec.json.Decoder(NodeRecord).decode)
 _word: Final = msgspec.json.Decoder(NodeOrder)
+
+
+Records: TypeAlias = Mapping[int, tuple[int, NodeRecord]]
+"""Records of nodes that were read before, each with its revision, by the node's term."""
+NOT_KNOWN: Final[Records] = {}
 
 
 def gone(node: NodeId) -> NodeGone:
@@ -47,25 +54,33 @@ def join(at: datetime | None, node: NodeRecord, code: int = migrate.WANTED) -> V
     return int(joined[0][0])
 
 
-class Known(NamedTuple):
-    """What a node held at its last renewal, and since when it may have been given more."""
+class Renewed(NamedTuple):
+    """The answer to a renewal, the time of the database's own clock, and the records of all nodes."""
 
-    held: tuple[JobId, ...] = ()
-    since: datetime = LONG_AGO
+    pulse: Pulse
+    instant: datetime
+    records: Records
 
 
-def renew(at: datetime | None, node: NodeId, term: int, known: Known) -> Verb[tuple[Pulse, datetime]]:
-    """Say that a node is alive; beside the answer, what the database's own clock said."""
-    renewed = yield Ask(_RENEW, (at, term, node, known.since, list(known.held)))
+def renew(at: datetime | None, node: NodeId, term: int, jobs: list[JobId], known: Records) -> Verb[Renewed]:
+    """Renew a node, and look up which of these jobs it holds."""
+    revisions = [revision for revision, _ in known.values()]
+    renewed = yield Ask(_RENEW, (at, term, node, jobs, list(known), revisions))
     if not renewed:
         raise gone(node)
     now, held, asked, present = renewed[0]
     pulse = Pulse(
-        held=tuple(Held(job=id_, lease=lease, cancel_requested_at=since) for id_, lease, since in held),
+        held=tuple(map(_held, held)),
         orders=tuple(map(_order, asked)),
-        nodes=tuple(map(_view, present)),
+        nodes=tuple(_view(row, known) for row in present),
     )
-    return pulse, now
+    records = {view.term: (row[7], view.node) for row, view in zip(present, pulse.nodes, strict=True)}
+    return Renewed(pulse, now, records)
+
+
+def all_held(node: NodeId) -> Verb[tuple[Held, ...]]:
+    """Read all leases of a node."""
+    return tuple(map(_held, (yield Ask(_HELD, (node,)))))
 
 
 def update(at: datetime | None, node: NodeId, term: int, record: NodeRecord) -> Verb[None]:
@@ -83,6 +98,8 @@ def answer(at: datetime | None, node: NodeId, term: int, order: int, words: str)
 
 def declare_dead(at: datetime | None, node: NodeId, term: int, counter: int | None = None) -> Verb[bool]:
     """End a node; True for one caller, who may wake those that look for orphans. Several statements."""
+    if counter is not None:
+        yield Ask(_HOLD, (term, node))
     died = yield Ask(_DIE, (at, term, node, counter))
     if not died:
         return False
@@ -126,6 +143,11 @@ def _part_from(at: datetime | None, tasks: frozenset[Name]) -> Verb[None]:
         yield Ask(_KNOWN, (at, [str(task) for task in tasks]))
 
 
+def _held(row: Row) -> Held:
+    job_, lease, cancel_requested_at = row
+    return Held(job=job_, lease=lease, cancel_requested_at=cancel_requested_at)
+
+
 def _order(row: Row) -> Order:
     number, node, word, given_at, done_at, words = row
     return Order(
@@ -133,10 +155,10 @@ def _order(row: Row) -> Order:
     )
 
 
-def _view(row: Row) -> NodeView:
-    term, counter, alive, joined_at, renewed_at, record, running = row
+def _view(row: Row, known: Records = NOT_KNOWN) -> NodeView:
+    term, counter, alive, joined_at, renewed_at, record, running, _revision = row
     return NodeView(
-        node=_record(record),
+        node=known[term][1] if record is None else _record(record),
         term=term,
         counter=counter,
         alive=alive,

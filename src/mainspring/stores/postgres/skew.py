@@ -2,7 +2,7 @@
 
 Measured whenever a statement that asks for the time has been answered: the instant lies between the two at which the
 statement was sent and answered, and the shorter that took, the better it is known. So of the last few samples the
-quickest counts.
+quickest counts. Samples that the newest one contradicts are dropped: the database's clock has been set since.
 """
 
 import logging
@@ -26,6 +26,10 @@ _logger: Final = logging.getLogger("mainspring.stores.postgres")
 class _Sample(NamedTuple):
     took: timedelta
     offset: timedelta
+
+    def contradicts(self, other: "_Sample") -> bool:
+        """Say whether no offset fits both: each is right to half of the time that it took."""
+        return abs(self.offset - other.offset) > (self.took + other.took) / 2
 
 
 class Skew:
@@ -54,7 +58,9 @@ class Skew:
             return
         with self._guard:
             self._forget_if_set(after)
-            self._samples.append(_Sample(after - before, instant - before - (after - before) / 2))
+            new = _Sample(after - before, instant - before - (after - before) / 2)
+            fitting = [one for one in self._samples if not new.contradicts(one)]
+            self._samples = deque([*fitting, new], maxlen=_KEPT)
             best = min(self._samples)
             self.offset = best.offset
             was_large, self._is_large = self._is_large, abs(best.offset) - best.took / 2 > LARGE

@@ -9,12 +9,15 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from mainspring.core.breaker import Breaker, Phase, PhaseChange
 from mainspring.core.job import WAITING, Claim, JobId, NodeId
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
-from mainspring.errors import StoreUnavailable
+from mainspring.errors import NodeGone, StoreUnavailable
 from mainspring.ids import new_id
+from mainspring.stores import records
 from mainspring.stores.held import Held
 from mainspring.stores.postgres import (
     breakers,
@@ -40,6 +43,7 @@ from mainspring.stores.postgres import (
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.enqueue import Batch
 from mainspring.stores.postgres.held import held
+from mainspring.stores.postgres.holdings import Holdings
 from mainspring.stores.postgres.joined import identity
 from mainspring.stores.postgres.outboxed import OutboxVerbs
 from mainspring.stores.postgres.overviewed import OverviewVerbs
@@ -89,8 +93,6 @@ _IN_TIME: Final = 0.8
 """The share of a timeout within which a statement has to reach the server: the clocks are known to less than the rest."""
 _MIGRATION: Final = 3600.0
 """Seconds that one statement of a migration may take: an index that takes longer would be begun anew at each start."""
-_UNDER_WAY: Final = 3
-"""Timeouts: no statement is under way for so long, so a claim that is committed later has begun since."""
 _PATIENCE: Final = 0.1
 """Seconds for which the end of an attempt waits for its job, if another transaction holds it."""
 _ROUNDS: Final = 100
@@ -142,28 +144,39 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         return added
 
     async def claim(self, request: ClaimRequest) -> Claimed:
-        claimed, again = await self._claim(request)
-        for _ in range(_ROUNDS):
-            if not again:
-                break
-            claimed, again = await self._claim(request)
+        holdings = self._holdings_of(request.node)
+        try:
+            claimed, again = await self._claim(request, holdings)
+            for _ in range(_ROUNDS):
+                if not again:
+                    break
+                claimed, again = await self._claim(request, holdings)
+        except BaseException:
+            self._holdings_of(request.node).doubt()
+            raise
+        self._holdings_of(request.node).add(delivery.claim.job.id for delivery in claimed.deliveries)
         return claimed
 
-    async def _claim(self, request: ClaimRequest) -> tuple[Claimed, bool]:
+    def _holdings_of(self, node: NodeId) -> Holdings:
+        """Find what a node holds; nothing is kept of one that has not renewed, whose first renewal looks at everything."""
+        return self._holdings.get(node) or Holdings()
+
+    async def _claim(self, request: ClaimRequest, holdings: Holdings) -> tuple[Claimed, bool]:
         """Claim once; says also whether to go on at once, because there were only blocked jobs in sight."""
         lines = self._lines
-        grabbed = await self._run(lambda: claim.grab(self._at, request, lines)) if lines.expects else None
+        grab = holdings.tried(lambda: claim.grab(self._at, request, lines))
+        grabbed = await self._run(grab) if lines.expects else None
         if grabbed is not None:
             return grabbed, False
         held: Sequence[Gate] = through.gates_asked(lines, request) if lines.gated else ()
         tried: Sequence[Name] = through.probes_asked(lines, request) if held else ()
         if not held:
-            claimed, held, tried = await self._run(lambda: claim.claim(self._at, request, lines))
+            plain = holdings.tried(lambda: claim.claim(self._at, request, lines))
+            claimed, held, tried = await self._run(plain)
             if claimed is not None:
                 return claimed, False
-        given, again, counted = await self._run(
-            lambda: through.claim_through_gates(self._at, request, lines, held, tried), whole=True
-        )
+        gated = holdings.tried(lambda: through.claim_through_gates(self._at, request, lines, held, tried))
+        given, again, counted = await self._run(gated, whole=True)
         lines.counted(counted)
         return given, again
 
@@ -333,14 +346,41 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
     async def join(self, node: NodeRecord) -> int:
         return await self._run(lambda: nodes.join(self._at, node))
 
-    async def renew(self, node: NodeId, term: int) -> Pulse:
-        before = self._settings.clock.now()
-        known = self._known.get(node, nodes.Known())
-        pulse, instant = await self._run(lambda: nodes.renew(self._at, node, term, known))
-        self._skew.sample(before, instant, self._settings.clock.now())
-        since = (self._at or instant) - timedelta(seconds=_UNDER_WAY * self._settings.timeout)
-        self._known[node] = nodes.Known(tuple(one.job for one in pulse.held), since)
+    async def renew(self, node: NodeId, term: int, *, whole: bool = False) -> Pulse:
+        clock = self._settings.clock
+        holdings = self._holdings.setdefault(node, Holdings())
+        number, jobs, is_look_due = holdings.begin_renewal(clock.monotonic())
+        before = clock.now()
+        try:
+            records_ = self._records
+            pulse, instant, self._records = await self._run(lambda: nodes.renew(self._at, node, term, jobs, records_))
+        except NodeGone:
+            self._holdings.pop(node, None)
+            raise
+        self._skew.sample(before, instant, clock.now())
+        if whole or is_look_due:
+            pulse = replace(pulse, held=await self._all_held(node, holdings, pulse.held, must=whole))
+        holdings.end_renewal(number, [one.job for one in pulse.held])
         return pulse
+
+    async def _all_held(
+        self, node: NodeId, holdings: Holdings, known: tuple[records.Held, ...], *, must: bool
+    ) -> tuple[records.Held, ...]:
+        """Look at all jobs of a node; one that ended since the renewal may be among them. `must`: or raise."""
+        clock = self._settings.clock
+        began = clock.monotonic()
+        holdings.begin_look()
+        try:
+            found = await self._run(lambda: nodes.all_held(node), again=False)
+        except StoreUnavailable:
+            holdings.doubt()
+            if must:
+                raise
+            found = known  # the renewal itself went through
+        finally:
+            holdings.end_look(clock.monotonic(), clock.monotonic() - began)
+        by_job = {one.job: one for one in (*known, *found)}
+        return tuple(by_job[job] for job in sorted(by_job))
 
     async def update(self, node: NodeId, term: int, record: NodeRecord) -> None:
         await self._run(lambda: nodes.update(self._at, node, term, record), whole=True)

@@ -228,7 +228,7 @@ class SidecarStore(NoTransactions):
     async def join(self, node: NodeRecord) -> int:
         return await self._do(lambda inner: finished(inner.join(node)), Kind.PASSING)
 
-    async def renew(self, node: NodeId, term: int) -> Pulse:
+    async def renew(self, node: NodeId, term: int, *, whole: bool = False) -> Pulse:  # noqa: ARG002 -- every one is whole
         return await self._do(lambda inner: finished(inner.renew(node, term)), Kind.PASSING)
 
     async def update(self, node: NodeId, term: int, record: NodeRecord) -> None:

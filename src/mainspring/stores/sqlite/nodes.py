@@ -1,8 +1,9 @@
 """Nodes: who is at work, what they hold and know, and what is asked of them."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -38,6 +39,11 @@ _word: Final = msgspec.json.Decoder(NodeOrder)
 _rows: Final = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 
 
+Records: TypeAlias = Mapping[int, tuple[int, NodeRecord]]
+"""Records of nodes that were read before, each with its revision, by the node's term."""
+NOT_KNOWN: Final[Records] = {}
+
+
 def must_live(session: Session, node: NodeId, term: int) -> None:
     if not session.rows(_LIVE, (term, node)):
         raise _gone(session, node)
@@ -54,19 +60,22 @@ def join(session: Session, node: NodeRecord) -> int:
     return int(term)
 
 
-def renew(session: Session, node: NodeId, term: int) -> Pulse:
-    renewed = session.rows_by_name(_RENEW, {"now": session.now, "term": term, "node": node})
+def renew(session: Session, node: NodeId, term: int, known: Records) -> tuple[Pulse, Records]:
+    """Renew a node; returns also the records of all nodes, of which those that are `known` are not read again."""
+    revisions = _encode({str(term): revision for term, (revision, _) in known.items()}).decode()
+    renewed = session.rows_by_name(_RENEW, {"now": session.now, "term": term, "node": node, "known": revisions})
     if not renewed:
         raise _gone(session, node)
     held, asked, others = map(_rows, renewed[0])
-    return Pulse(
+    pulse = Pulse(
         held=tuple(
             Held(job=job_id(bytes.fromhex(id_)), lease=lease, cancel_requested_at=optional_instant(cancelled))
             for id_, lease, cancelled in held
         ),
         orders=tuple(map(_order, asked)),
-        nodes=tuple(map(_view, others)),
+        nodes=tuple(_view(row, known) for row in others),
     )
+    return pulse, {view.term: (row[7], view.node) for row, view in zip(others, pulse.nodes, strict=True)}
 
 
 def update(session: Session, node: NodeId, term: int, record: NodeRecord) -> None:
@@ -153,10 +162,10 @@ def _order(row: Row) -> Order:
     )
 
 
-def _view(row: Row) -> NodeView:
-    term, counter, alive, joined_at, renewed_at, record, running = row
+def _view(row: Row, known: Records = NOT_KNOWN) -> NodeView:
+    term, counter, alive, joined_at, renewed_at, record, running, _revision = row
     return NodeView(
-        node=_record(record),
+        node=known[term][1] if record is None else _record(record),
         term=term,
         counter=counter,
         alive=bool(alive),

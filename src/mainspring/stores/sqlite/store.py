@@ -141,7 +141,7 @@ class SqliteStore(OutboxVerbs, OverviewVerbs):
     async def join(self, node: NodeRecord) -> int:
         return await self._write(nodes.join, node)
 
-    async def renew(self, node: NodeId, term: int) -> Pulse:
+    async def renew(self, node: NodeId, term: int, *, whole: bool = False) -> Pulse:  # noqa: ARG002 -- every one is whole
         return await self._file.writer.renew(node, term)
 
     async def update(self, node: NodeId, term: int, record: NodeRecord) -> None:

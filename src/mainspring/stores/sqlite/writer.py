@@ -72,6 +72,7 @@ class Writer:
         self._file = file
         self._rings: Rings | None = None
         self._nothing = Nothing()
+        self._records = nodes.NOT_KNOWN
         self._changed = threading.Condition()
         self._urgent: deque[Request] = deque()
         self._waiting: deque[Request] = deque()
@@ -117,7 +118,8 @@ class Writer:
         """Renew in front of everything else: a node that cannot renew may have to stop its work."""
 
         def verb(session: Session) -> Pulse:
-            return nodes.renew(session, node, term)
+            pulse, self._records = nodes.renew(session, node, term, self._records)
+            return pulse
 
         return await self.do_one(verb, urgent=True, alone=verb)  # one statement is a transaction of its own
 
@@ -313,6 +315,7 @@ class Writer:
         except BaseException as error:
             self._let_go(error)
             self._nothing = Nothing()  # what a claim of this group found may have hung on a neighbour
+            self._records = nodes.NOT_KNOWN  # so may what a renewal read
             if len(group) > 1:
                 raise Spoilt from error
             raise

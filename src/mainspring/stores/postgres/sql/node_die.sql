@@ -1,4 +1,8 @@
--- Ends a node: a compare-and-set, true for one caller; returns what it said about itself. Index: nodes_pkey.
+-- Ends a node: a compare-and-set, true for one caller; returns what it said about itself. With a counter only if that is
+-- its last; then the node is held by this transaction. Indexes: nodes_pkey, beats_pkey.
 UPDATE mainspring.nodes SET alive = false, died_at = coalesce($1::timestamptz, statement_timestamp())
-WHERE term = $2::bigint AND id = $3::text AND alive AND counter = coalesce($4::bigint, counter)
+WHERE term = $2::bigint AND id = $3::text AND alive AND (
+    $4::bigint IS NULL
+    OR $4 = (SELECT counter FROM mainspring.beats WHERE beats.term = $2 ORDER BY counter DESC LIMIT 1)
+)
 RETURNING record

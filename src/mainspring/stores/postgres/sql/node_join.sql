@@ -1,10 +1,13 @@
 -- A new node; its term is greater than that of any node before. Nothing if its id was ever used, or if the tables no
 -- longer serve its code. The lock on the version has a migration that changes that wait for the commit, and see the node.
 -- Indexes: past_nodes_pkey, nodes_id_key.
-INSERT INTO mainspring.nodes (id, joined_at, renewed_at, record, code)
-SELECT $2::text, clock.now, clock.now, $3::bytea, $4::integer
-FROM (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS clock
-CROSS JOIN (SELECT oldest_code FROM mainspring.versions FOR SHARE) AS tables
-WHERE tables.oldest_code <= $4 AND NOT EXISTS (SELECT FROM mainspring.past_nodes WHERE id = $2)
-ON CONFLICT (id) DO NOTHING
+WITH joined AS (
+    INSERT INTO mainspring.nodes (id, joined_at, record, code)
+    SELECT $2::text, coalesce($1::timestamptz, statement_timestamp()), $3::bytea, $4::integer
+    FROM (SELECT oldest_code FROM mainspring.versions FOR SHARE) AS tables
+    WHERE tables.oldest_code <= $4 AND NOT EXISTS (SELECT FROM mainspring.past_nodes WHERE id = $2)
+    ON CONFLICT (id) DO NOTHING
+    RETURNING term, joined_at
+)
+INSERT INTO mainspring.beats (term, counter, renewed_at) SELECT term, 0, joined_at FROM joined
 RETURNING term

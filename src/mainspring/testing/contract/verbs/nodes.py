@@ -24,7 +24,7 @@ from mainspring.stores.records import (
 )
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.world import FATAL, RESIZE, SEND, Member, World
+from mainspring.testing.contract.world import FATAL, HOUR, RESIZE, SEND, Member, World
 
 ORDERS: list[NodeOrder] = [Quiet(), Resume(), StopNode(), DumpStacks(), SetConcurrency(7)]
 
@@ -106,6 +106,42 @@ class NodesContract(Contract):
         assert pulse.held == (Held(job=mine[2].job.id, lease=mine[2].job.lease, cancel_requested_at=world.now),)
 
     @obligation("renew", 3)
+    async def test_a_lease_is_reported_although_the_clock_was_set_back(self, world: World) -> None:
+        node = await world.node()
+        before = await world.running(node)
+        await world.store.renew(node.id, node.term)
+        world.clock.jump(-HOUR)
+        after = await world.running(node)
+
+        for _ in range(2):
+            pulse = await world.store.renew(node.id, node.term)
+            assert {(one.job, one.lease) for one in pulse.held} == {
+                (claim.job.id, claim.job.lease) for claim in (before, after)
+            }
+
+    @obligation("renew", 4)
+    @pytest.mark.parametrize("how", ["in time", "after a gap", "whole"])
+    async def test_a_claim_whose_answer_did_not_come_here_is_reported(self, world: World, how: str) -> None:
+        """As one that is committed after some renewals: this handle has not seen its answer."""
+        node = await world.node()
+        for _ in range(3):
+            await world.store.renew(node.id, node.term)
+            world.clock.advance("1s")
+        await world.enqueue()
+        (lost,) = (await world.ask(node, store=await world.open())).deliveries
+
+        pulse = await world.store.renew(node.id, node.term, whole=how == "whole")
+        seconds = 30 if how == "in time" else 1
+        for _ in range(seconds):
+            world.clock.advance("1s")
+            pulse = await world.store.renew(node.id, node.term, whole=how == "whole")
+        if how == "after a gap":
+            world.clock.advance("4s")
+            pulse = await world.store.renew(node.id, node.term)
+
+        assert pulse.held == (Held(job=lost.claim.job.id, lease=lost.claim.job.lease),)
+
+    @obligation("renew", 3)
     async def test_a_renewal_tells_the_nodes_that_are_not_dead(self, world: World) -> None:
         nodes = [await world.node() for _ in range(3)]
         await world.kill(nodes[1])
@@ -172,6 +208,20 @@ class NodesContract(Contract):
         await world.store.update(record.id, term, said)
 
         assert await world.store.nodes() == (replace(before, node=said),)
+
+    @obligation("renew", 3)
+    @obligation("update")
+    async def test_a_renewal_reports_what_another_node_says_about_itself_now(self, world: World) -> None:
+        node, record = await world.node(), world.record()
+        term = await world.store.join(record)
+        for concurrency in (0, 3, 3, 5):
+            said = replace(record, concurrency=concurrency)
+            if concurrency:
+                await (await world.open()).update(record.id, term, said)
+
+            for _ in range(2):
+                pulse = await world.store.renew(node.id, node.term)
+                assert [view.node for view in pulse.nodes if view.node.id == record.id] == [said]
 
     @obligation("update", 1)
     async def test_a_node_that_is_not_alive_cannot_be_updated(self, world: World) -> None:

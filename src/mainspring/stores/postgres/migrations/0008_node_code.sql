@@ -1,5 +1,5 @@
 -- The last migration that the code of each node knows.
--- oldest code: 5
+-- oldest code: 7
 --
 -- A later migration that raises "oldest code" waits for nodes of older code to stop: nodes that joined before this one
 -- have the number 0.
