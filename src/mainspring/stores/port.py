@@ -106,6 +106,9 @@ class Jobs(Protocol):
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         """Write changes; one answer for each, in order. One that is not accepted does not hinder the others.
 
+        Where another transaction can hold a job for long, the end of its attempt is LOCKED after a moment: nothing of it is
+        written, and it may be settled again. The other ends of the batch do not wait for it.
+
         1. A change is written whole while the job fits it (`Change.fit`), else not at all: STALE or REFUSED.
         2. The end of an attempt is REFUSED, too, if its holder writes it and is not alive, or if another node writes it
            and its holder is alive.
@@ -127,9 +130,7 @@ class Jobs(Protocol):
         10. An end of the probe that is no verdict frees its place, whoever writes it.
         11. While a place of a schedule's job is kept, its run `lingers`: it stays open, and nobody is told, until the last
             such place is given up.
-        12. The end of an attempt whose job another transaction holds is LOCKED after a moment, and nothing of it is
-            written; the other ends of the batch do not wait for it. It may be settled again.
-        13. A job that waits again is claimed in the order of the `run_at` that the change gives it, which may be one
+        12. A job that waits again is claimed in the order of the `run_at` that the change gives it, which may be one
             that claims have passed: of a job that was lost or given back it is the one that it had before. Claims of the
             same handle keep to this order from the answer on, claims of other handles within a second.
         """

@@ -69,7 +69,7 @@ class OrderContract(Contract):
         assert claimed == [raised.job.id, snoozed.job.id, fresh]
 
     @obligation("claim", 4)
-    @obligation("settle", 13)
+    @obligation("settle", 12)
     @pytest.mark.parametrize("end", ["lost", "interrupted", "never started"])
     async def test_a_job_that_is_lost_or_given_back_keeps_its_position_in_front_of_a_backlog(
         self, world: World, end: str
