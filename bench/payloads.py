@@ -1,4 +1,4 @@
-"""How long the event loop of a dashboard is blocked by jobs with long payloads.
+"""Time for which jobs with long payloads block the event loop of a dashboard.
 
 A dashboard runs in its host's event loop: while that is blocked, no request of the host is answered. A heartbeat on the
 loop is due every millisecond; measured is the longest time between two beats while one request is answered, over ASGI, on

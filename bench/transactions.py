@@ -1,4 +1,4 @@
-"""Handlers that end their job in a transaction on SQLite: transactions a second, by the concurrency of the node.
+"""Throughput of handler transactions on SQLite, by the concurrency of the node.
 
 Each handler opens `ctx.transaction()`, inserts a row of its own and sets a result. SQLite has one write lock, so more
 handlers at once cannot make it faster; the target is that they do not make it slower: at a concurrency of 20 and of 300

@@ -216,7 +216,7 @@ class Mainspring:
         limit: int = 100,
         after: JobId | None = None,
     ) -> JobPage:
-        """List jobs, newest first; what is left out does not matter. The next page begins `after` the page's own.
+        """List jobs, newest first; omitted filters match every job. Pass a page's `after` to get the next page.
 
         A page that is not `in_time` may have few jobs or none although there are more: go on with its `after`.
         """

@@ -273,7 +273,7 @@ def test_a_sync_call_on_the_loop_whose_task_closes_the_store_is_refused(tmp_path
     asyncio.run(main())
 
 
-def test_an_opening_that_nobody_waits_for_any_more_is_cancelled() -> None:
+def test_an_opening_without_waiting_calls_is_cancelled() -> None:
     door = Door(seconds=3600)
     app = app_on(door)
 

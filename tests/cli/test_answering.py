@@ -143,7 +143,7 @@ def test_words_of_an_error_are_for_this_machine_and_not_for_who_only_comes_throu
 def test_metrics_of_a_worker_on_loopback_are_for_this_machine(
     tmp_path: Path, request_line: str, host: str, status: int
 ) -> None:
-    """A page whose name was turned to 127.0.0.1 would read the names of queues and tasks."""
+    """DNS rebinding: a page whose host name resolves to 127.0.0.1 could read the names of queues and tasks."""
     app = Mainspring(f"sqlite:///{tmp_path / 'jobs.db'}")
     ((found, _, _),) = story(app, (f"{request_line}\r\nhost: {host}\r\n\r\n".encode(),))
     assert found == status

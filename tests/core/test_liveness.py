@@ -108,7 +108,7 @@ def test_a_busy_process_is_given_several_lease_times_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, None])
-def test_a_process_that_is_idle_or_stopped_or_not_to_be_seen_is_dead_after_one(share: float | None) -> None:
+def test_a_process_that_is_idle_stopped_or_invisible_is_dead_after_one_lease_time(share: float | None) -> None:
     assert death([share] * 100) == LEASE
 
 
@@ -121,7 +121,7 @@ def test_silence_counts_from_when_the_process_was_last_busy() -> None:
     assert death([None, 1.0, None, 1.0] + [0.0] * 100) == 4 * BEAT + LEASE - 4 * BEAT, "two readings make a share"
 
 
-def test_a_busy_node_is_told_from_a_silent_one_after_a_lease_time() -> None:
+def test_a_busy_node_is_distinguished_from_a_silent_one_after_a_lease_time() -> None:
     busy = [is_only_busy(one, lease=LEASE) for one in watch_process([1.0] * 40)]
     silent = [is_only_busy(one, lease=LEASE) for one in watch_process([0.0] * 40)]
 

@@ -1,4 +1,4 @@
-"""A worker whose handlers write the id of their job to a file as their first act, until it is killed or told to stop.
+"""A worker whose handlers write the id of their job to a file as their first act, until it is killed or stopped.
 
 python killed_worker.py URL FILE CONCURRENCY
 """

@@ -1,4 +1,4 @@
-"""What a real worker leaves behind when it is killed with -9 or told to stop, with thousands of jobs waiting."""
+"""Jobs of a real worker that is killed with -9 or stopped while thousands of jobs wait."""
 
 import asyncio
 import subprocess
@@ -134,7 +134,7 @@ def test_of_the_jobs_with_one_attempt_a_killed_worker_costs_only_those_that_it_h
     assert set(failed.values()) <= {Cause.LOST}
     called = Counter(workers.called)
     never_called = {view.job.id for view in views} - set(called)
-    # A job whose claim is committed, and whose handler is about to be called, cannot be told from one that was called.
+    # A job whose claim is committed, and whose handler is about to be called, cannot be distinguished from one that was called.
     assert never_called <= set(failed)
     assert len(never_called) <= places
     assert max(called[view.job.id] for view in views if view.job.max_attempts == 1) == 1

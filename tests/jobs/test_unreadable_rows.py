@@ -1,5 +1,5 @@
 # ruff: noqa: S608 -- the statements are the test's own
-"""A row of a job that cannot be decoded ends as failed, and keeps nobody from the other jobs."""
+"""A job whose row cannot be decoded fails, and other jobs are not affected."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -155,7 +155,7 @@ def test_a_policy_with_an_added_element_is_not_taken_for_that_of_a_schedule() ->
     for rows in (sqlite, postgres):
         assert rows.policy("[0,0,0,0,0,1.0,0.0]")[2] is False
         assert rows.policy("[0,0,0,0,0,1.0,0.0,1]")[2] is True
-        with pytest.raises(ValueError, match="more than this version can read"):
+        with pytest.raises(ValueError, match="more elements than this version can read"):
             rows.policy(ADDED)
     assert timedelta(0) == sqlite.policy("[0,0,0,0,0,1.0,0.0]")[0].initial
 

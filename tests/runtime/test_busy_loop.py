@@ -125,7 +125,7 @@ def test_a_handler_that_holds_the_interpreter_lock_makes_its_node_busy_and_not_d
         finally:
             worker.kill()
 
-    assert "does not renew, but its process is busy" in caplog.text
+    assert "not renewing while its process is busy" in caplog.text
 
 
 async def until_running(job: JobHandle[object]) -> None:

@@ -31,7 +31,7 @@ async def test_a_node_that_cannot_renew_for_a_lease_time_is_not_ready(bench: Ben
         await asyncio.sleep(10)
         problem = await problem_of(bench.app)
         assert problem
-        assert "longer than its lease of 15 s" in problem
+        assert "longer than the lease of 15 s" in problem
 
         bench.store.heal()
         await asyncio.sleep(5)
@@ -58,7 +58,7 @@ async def test_a_claimer_that_fails_for_a_lease_time_makes_its_node_not_ready(be
         await asyncio.sleep(20)
         problem = await problem_of(bench.app)
         assert problem
-        assert problem.startswith("claimer has failed for")
+        assert problem.startswith("service claimer has failed for")
         bench.store.heal()
         await asyncio.sleep(5)
         assert await problem_of(bench.app) is None
@@ -75,7 +75,7 @@ async def test_a_service_of_the_node_that_was_cancelled_from_outside_is_started_
         (task,) = [one for one in asyncio.all_tasks() if one.get_name() == name]
         task.cancel()
         await asyncio.sleep(0.5)
-        assert await problem_of(bench.app) == f"{name} has ended, and is about to be started again"
+        assert await problem_of(bench.app) == f"service {name} has ended; it is being restarted"
         await asyncio.sleep(2)
         assert await problem_of(bench.app) is None
         assert node.events.counts["duties_restarted"] == 1
@@ -107,7 +107,7 @@ async def test_a_node_whose_store_was_closed_below_it_is_not_ready(tmp_path: Pat
     async with app.node(grace="0s"):
         await app.close()
         await asyncio.sleep(3)
-        assert await problem_of(app) == "its store was closed; leave the node and start it again"
+        assert await problem_of(app) == "store closed; stop the node and start it again"
     await asyncio.sleep(3)
     async with app.node(grace="0s"):
         assert await problem_of(app) is None

@@ -17,7 +17,7 @@ from tests.runtime.conftest import Bench
 
 
 def declare_stubborn(bench: Bench, bodies: list[tuple[int, float, float]], *, until: float) -> None:
-    """Declare a task whose first body takes no notice of being cancelled."""
+    """Declare a task whose first body ignores its cancellation."""
 
     @bench.app.task(name="stubborn", limit=Limit(concurrency=1))
     async def stubborn(ctx: Context) -> str:
@@ -106,7 +106,7 @@ async def test_closing_the_app_ends_the_renewals_and_is_not_held_up(
     assert bench.time.elapsed - began < 1
     await bench.until(lambda: "lingering" not in {task.get_name() for task in asyncio.all_tasks()})
     assert bench.time.elapsed - began < 5
-    assert "store closed while bodies of it still run" in caplog.text
+    assert "store closed with jobs still running" in caplog.text
 
 
 async def test_a_program_that_exits_gives_back_the_job_at_once(bench: Bench) -> None:

@@ -87,7 +87,7 @@ async def test_a_job_whose_claim_the_store_has_lost_runs_again_on_the_same_node_
     async def work(ctx: Context) -> int:
         began.append(ctx.attempt)
         until = bench.time.elapsed + 8
-        while bench.time.elapsed < until:  # does not stop when it is told to
+        while bench.time.elapsed < until:  # ignores the request to stop
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(1)
         return 7

@@ -35,7 +35,7 @@ def enter(proc: Path, pid: int, *, started: str, state: str = "S", name: str = "
 
 
 @pytest.mark.usefixtures("proc")
-def test_without_proc_two_machines_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_proc_two_machines_of_one_name_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     names = set()
     for address in (1, 2):
         monkeypatch.setattr("uuid.getnode", lambda address=address: address)

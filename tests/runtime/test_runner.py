@@ -80,7 +80,7 @@ async def test_a_handler_whose_result_cannot_be_kept_is_not_called_again(
     assert view.error.message.endswith("the function has returned and is not called again")
 
 
-async def test_a_result_of_another_type_than_declared_is_not_asked_for_again(bench: Bench) -> None:
+async def test_a_function_whose_result_has_another_type_than_declared_is_not_called_again(bench: Bench) -> None:
     called: list[int] = []
 
     @bench.app.task(name="work", retry=Retry.fixed("1s", max_attempts=6))
@@ -115,7 +115,7 @@ async def test_a_function_in_a_process_whose_result_cannot_be_kept_is_not_called
 
 
 class Deadly(Exception):
-    """An error whose message ends the program of whoever reads it."""
+    """An error whose `__str__` raises `SystemExit`."""
 
     def __str__(self) -> str:
         raise SystemExit(3)
@@ -124,7 +124,7 @@ class Deadly(Exception):
 @pytest.mark.parametrize("executor", ["coroutine", "thread"])
 @pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit("out"), asyncio.CancelledError()], ids=repr)
 @pytest.mark.parametrize("is_retried", [True, False])
-async def test_such_an_error_is_one_class_for_the_policy_and_kept_as_it_was(
+async def test_an_error_that_would_end_the_node_is_escaped_for_the_policy_and_kept_itself(
     bench: Bench, executor: str, error: BaseException, *, is_retried: bool
 ) -> None:
     async def coroutine() -> None:

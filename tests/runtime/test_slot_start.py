@@ -1,4 +1,4 @@
-"""The start of a process for a task: time that the function does not run does not count for its timeout."""
+"""Start of a process for a task: the timeout counts only while the function runs."""
 
 import asyncio
 import importlib

@@ -1,4 +1,4 @@
-"""Which of several tickers decides a slot: usually one, and another soon after if that one does not."""
+"""Turns of several tickers at a slot: usually one decides it, and the next one soon after if that one does not."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -8,7 +8,7 @@ import pytest
 
 from mainspring import Context, Every
 from mainspring.core.job import NodeId
-from mainspring.runtime.ticker import LONGEST_TURN
+from mainspring.runtime.ticker import MAX_TURN_S
 from mainspring.stores.records import NodeRecord, Process
 from tests.runtime.conftest import Bench
 
@@ -74,5 +74,5 @@ async def test_a_slot_whose_first_node_does_nothing_is_written_by_the_next(bench
     finally:
         alive.cancel()
 
-    longest = LONGEST_TURN if ticks else 0.0
+    longest = MAX_TURN_S if ticks else 0.0
     assert max(late) < timedelta(seconds=longest + 0.04)

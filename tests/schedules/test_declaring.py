@@ -127,7 +127,7 @@ async def test_a_schedule_that_was_taken_out_of_the_code_and_stays_is_reported_a
         caplog.clear()
         await deploy(program())
         (line,) = reported()
-        assert "schedule nightly is not declared here and goes on" in line
+        assert "schedule nightly: not declared by this program, and still active" in line
         assert "`mainspring schedules remove nightly`" in line
     caplog.clear()
     await deploy(program(task="another"))

@@ -286,7 +286,7 @@ async def test_an_hour_of_renewals_of_forty_nodes_does_not_matter(postgres: Serv
 
 
 async def pages_of_beat(node: Node) -> tuple[int, int, int]:
-    """Say how many pages a renewal, a claim and a settle look at."""
+    """Return how many pages a renewal, a claim and a settle read."""
     _, renewal = await explained(node.store.renew(node.id, node.term))
     await node.store.enqueue([new()])
     deliveries, claim = await explained(node.take())

@@ -497,7 +497,7 @@ LOGGED = ("outboxes", "outbox_lines", "outbox_messages", "outbox_chunks", "outbo
 
 
 def replicate(source: Verbs, target: Verbs) -> None:
-    """Have the outboxes' rows be those of another server, as logical replication leaves them, and set the sequence."""
+    """Copy the outboxes' rows from another server, as logical replication does, and set the sequence."""
     target.sql(f"TRUNCATE {', '.join(f'mainspring.{table}' for table in LOGGED)}")
     for table in LOGGED:
         name = f"{source.schema}.{table}"

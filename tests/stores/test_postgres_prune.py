@@ -55,7 +55,7 @@ def worker(postgres: Server, with_days: Verbs) -> Iterator[Verbs]:
 
 
 def finish(verbs: Verbs, keep_until: datetime, *, lease: int = 1, kept_for: timedelta = DAY) -> JobId:
-    """Have there be a finished job, kept for a day unless the test needs longer."""
+    """Insert a finished job, kept for a day unless the test needs longer."""
     id_ = JobId(UUID(int=next(_numbers)))
     verbs.sql(
         """
@@ -140,7 +140,7 @@ def test_days_that_have_passed_are_dropped_one_by_one(with_days: Verbs) -> None:
     assert days_of(with_days) == []
 
 
-def test_the_instant_that_hides_stands_where_there_are_no_days_and_falls_with_the_clock(verbs: Verbs) -> None:
+def test_the_watermark_stays_without_days_and_moves_back_with_the_clock(verbs: Verbs) -> None:
     def hidden_until() -> datetime | None:
         look = "SELECT CASE WHEN pruned_until > '-infinity' THEN pruned_until END FROM mainspring.rules"
         ((instant,),) = verbs.sql(look)

@@ -213,7 +213,7 @@ def test_a_migration_that_older_code_cannot_work_with_is_refused_while_such_a_no
     assert verbs.sql("SELECT id FROM mainspring.nodes WHERE alive") == [("newer",)]
 
 
-def test_a_node_of_older_code_that_stopped_without_a_word_does_not_hinder_a_migration(verbs: Verbs) -> None:
+def test_a_node_of_older_code_that_crashed_does_not_block_a_migration(verbs: Verbs) -> None:
     make_tables(verbs)
     verbs.run(nodes.join(None, node_record("older")))
     verbs.sql("UPDATE mainspring.beats SET renewed_at = now() - interval '61 seconds'")

@@ -1,4 +1,4 @@
-"""Functions that somebody plants in a schema of the search path are not run by the store's statements."""
+"""Functions planted in a schema of the search path are not run by the store's statements."""
 
 import re
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ BODY = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'a planted function was cal
 
 @pytest.fixture
 def database(own_postgres: Server) -> Iterator[str]:
-    """A database where everyone may create in `public`, as before PostgreSQL 15, and where somebody has."""
+    """A database where every role may create in `public`, as before PostgreSQL 15, with planted functions."""
     name = "planted"
     own_postgres.sql(f"CREATE DATABASE {name}")
     own_postgres.sql("GRANT CREATE ON SCHEMA public TO PUBLIC", database=name)

@@ -1,4 +1,4 @@
-"""Forks of a program that has a SQLite file open: every enqueue that returned is there, whoever closes the file first.
+"""Forks of a program that has a SQLite file open: every enqueue that returned is stored, whichever process closes the file first.
 
 Each test is a program of its own, with real processes; rows are counted by another process, which opens and closes the
 file while the others go on.
@@ -286,7 +286,7 @@ print(rows() - 1 - len(done))
     assert run(program, tmp_path, store) == ["1010"]
 
 
-def test_all_stores_of_a_program_are_paused_those_that_are_gone_are_not(tmp_path: Path) -> None:
+def test_a_fork_pauses_all_existing_stores_of_a_program(tmp_path: Path) -> None:
     program = """
 others = [Mainspring(f"sqlite:///{name}.db") for name in ("jobs", "other", "gone")]  # the first is the same file
 for other in others:
@@ -358,7 +358,7 @@ async def main():
                 try:
                     asyncio.run(tx.execute("SELECT 1"))
                 except StoreError as error:
-                    print("transaction of another process" if "belongs to the process that forked" in str(error) else error)
+                    print("transaction of another process" if "belongs to the parent process" in str(error) else error)
             child = await asyncio.to_thread(Child, work)
             await add.using(tx=tx).enqueue(2)
         child.join()

@@ -122,7 +122,7 @@ def test_however_many_search_what_nodes_read_waits_for_none(
     virtual_time.run(look())
 
 
-def test_however_many_list_jobs_what_nodes_read_waits_for_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_of_nodes_do_not_wait_for_lists_of_jobs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
 
     def slow(*_: object) -> Found:
@@ -145,7 +145,7 @@ def test_however_many_list_jobs_what_nodes_read_waits_for_none(path: Path, monke
     asyncio.run(story())
 
 
-async def test_a_list_whose_time_is_up_says_so_and_goes_on_from_there(
+async def test_a_list_that_runs_out_of_time_reports_it_and_can_be_continued(
     world: World, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [await world.enqueue(facts=Facts(tags=("rare",) if number == 0 else ())) for number in range(40)]

@@ -412,7 +412,7 @@ async def test_transactions_of_two_stores_on_one_file_share_the_turn(world: Worl
     assert began.is_set()
 
 
-async def test_one_that_waits_behind_a_long_transaction_gives_up_after_the_stores_patience(
+async def test_a_transaction_queued_behind_a_long_one_fails_after_the_stores_patience(
     store: SqliteStore, path: Path
 ) -> None:
     began = asyncio.Event()
@@ -433,9 +433,7 @@ async def test_one_that_waits_behind_a_long_transaction_gives_up_after_the_store
 
 
 @pytest.mark.parametrize("statement", ["CREATE TEMP TABLE mine (a)", "PRAGMA case_sensitive_like = 1"])
-async def test_what_a_handler_leaves_with_its_connection_is_not_seen_by_the_next(
-    store: SqliteStore, statement: str
-) -> None:
+async def test_connection_state_left_by_a_handler_does_not_reach_the_next(store: SqliteStore, statement: str) -> None:
     for _ in range(2):
         async with store.transaction(limit=LIMIT) as tx:
             assert await tx.execute("SELECT name FROM sqlite_temp_schema") == []

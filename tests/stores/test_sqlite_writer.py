@@ -477,7 +477,7 @@ async def test_a_file_that_was_replaced_is_told(world: World, path: Path, tmp_pa
     move(tmp_path / "aside.db", path)
 
 
-async def test_nobody_reads_from_a_deleted_file_or_makes_an_empty_one(
+async def test_a_deleted_file_is_neither_read_nor_recreated_empty(
     world: World, store: SqliteStore, path: Path, tmp_path: Path
 ) -> None:
     await world.enqueue()

@@ -665,7 +665,7 @@ async def test_a_page_with_a_slash_too_many_leads_to_the_page(app: Mainspring) -
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
-async def test_nothing_but_a_look_is_redirected(app: Mainspring, method: str) -> None:
+async def test_requests_other_than_get_are_not_redirected(app: Mainspring, method: str) -> None:
     async with app, client(mounted(dashboard(app))) as found:
         for path in ("/admin/", "/admin/jobs/", "/admin/jobs"):
             answer = await found.request(method, path, content=b"x", follow_redirects=False)
@@ -673,7 +673,7 @@ async def test_nothing_but_a_look_is_redirected(app: Mainspring, method: str) ->
 
 
 @pytest.mark.parametrize("word", ["_Context__self", "_Context__obj", "part", "path", "words", "self", "query"])
-async def test_any_word_of_an_address_is_only_a_word(app: Mainspring, word: str) -> None:
+async def test_pages_accept_any_name_of_a_query_parameter(app: Mainspring, word: str) -> None:
     async with browse(app) as found:
         for path in ("/jobs", "/", "/queues", "/audit", "/schedules"):
             answer = await found.get(path, params={f"{word}": "" if word == "part" else "1", "after_": "2"})

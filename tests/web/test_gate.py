@@ -152,8 +152,8 @@ async def test_who_looks_may_follow_a_link_from_anywhere_and_no_other_page_looks
 LINK = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
 
 
-async def test_a_link_of_another_site_to_a_search_looks_for_nothing_yet(app: Mainspring) -> None:
-    """How long a search takes tells whether something was found, and a popup can be timed."""
+async def test_a_link_from_another_site_does_not_run_its_search(app: Mainspring) -> None:
+    """The duration of a search reveals whether it found anything, and a popup can be timed."""
     async with app, client(dashboard(app, auth=lambda _: ADMIN)) as found:
         for site in ("cross-site", "same-site"):
             response = await found.get("/jobs?argument=user=%22x%22&limit=1", headers={**LINK, "sec-fetch-site": site})

@@ -108,7 +108,7 @@ async def test_the_right_password_too_has_to_wait_where_it_was_guessed_and_nowhe
     watch.at += WITHIN
     assert await status(RIGHT) == 200
     assert [one.getMessage() for one in caplog.records] == [
-        "10 wrong passwords or tokens came from 192.0.2.1; requests from there are refused for a minute"
+        "10 wrong passwords or tokens from 192.0.2.1; requests from that address are refused for a minute"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Payloads as long as tasks accept cost the event loop nothing, and an answer no more than its budget."""
+"""Payloads of the maximum length do not block the event loop, and an answer stays within its budget."""
 
 import json
 import threading
@@ -107,7 +107,7 @@ async def test_a_list_of_the_longest_payloads_decodes_a_preview_of_each_beside_t
             assert set(job["payload"]) == {"v", "args"}
 
 
-async def test_a_list_brings_no_results_and_no_saved_values_and_tells_their_sizes(
+async def test_a_list_has_sizes_instead_of_results_and_saved_values(
     store: Store, virtual_time: VirtualTime, work: Work
 ) -> None:
     app = declared(store, virtual_time)
@@ -125,7 +125,7 @@ async def test_a_list_brings_no_results_and_no_saved_values_and_tells_their_size
         assert shown["cut"] is None
 
 
-async def test_one_job_that_is_longer_than_an_answer_is_shortened_and_says_so(
+async def test_a_job_that_exceeds_the_budget_of_an_answer_is_shortened_and_has_its_sizes(
     store: Store, virtual_time: VirtualTime, work: Work
 ) -> None:
     app = declared(store, virtual_time)
@@ -146,7 +146,7 @@ async def test_one_job_that_is_longer_than_an_answer_is_shortened_and_says_so(
         assert threading.get_ident() not in work.threads
 
 
-async def test_of_many_log_lines_the_last_are_shown_and_the_others_are_counted(
+async def test_the_last_log_lines_are_shown_and_the_earlier_ones_counted(
     store: Store, virtual_time: VirtualTime
 ) -> None:
     app = declared(store, virtual_time)
@@ -202,5 +202,5 @@ def test_the_beginning_of_any_document_is_completed_to_one_that_can_be_decoded(
 
 
 @pytest.mark.parametrize("wrong", [b"", b"]", b"7", b'"text', b"\xff{", b",", b":"])
-def test_what_begins_no_document_is_not_completed(wrong: bytes) -> None:
+def test_the_beginning_of_an_invalid_document_is_not_completed(wrong: bytes) -> None:
     assert completed(wrong) is None

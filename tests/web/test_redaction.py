@@ -183,7 +183,7 @@ def test_passwords_of_urls_and_values_of_pairs_are_hidden(value: Any, shown: Any
     assert RULE.applied(value) == shown
 
 
-def test_what_was_cut_before_its_name_or_within_a_password_is_hidden() -> None:
+def test_a_value_cut_before_its_name_or_within_a_password_is_hidden() -> None:
     for payload in (
         b'{"v":1,"args":{"headers":[{"value":"S3cret","x":"' + b"x" * 50,
         b'{"v":1,"args":{"url":"postgresql://app:S3cret',
@@ -414,7 +414,7 @@ async def test_the_rule_of_a_task_is_stored_with_its_jobs_and_holds_where_the_ta
         shown = (await found.get(f"{BASE}/jobs/show", params={"id": world.hidden})).json()["job"]
         args = shown["payload"]["args"]
         assert (args["user"], args["iban"], args["password"]) == ("anna", HIDDEN, HIDDEN)
-        assert shown["key"] == HIDDEN  # nobody can tell here what it is made of
+        assert shown["key"] == HIDDEN  # its arguments cannot be determined here
         (quiet,) = (await found.get(f"{BASE}/jobs/list", params={"task": "quiet"})).json()["jobs"]
         assert quiet["payload"]["args"] == {"words": HIDDEN}
         schedule = (await found.get(f"{BASE}/schedules/show", params={"name": "often"})).text
@@ -422,7 +422,7 @@ async def test_the_rule_of_a_task_is_stored_with_its_jobs_and_holds_where_the_ta
 
 
 @in_world
-async def test_of_a_task_that_is_not_known_nothing_is_shown_unless_a_rule_is_stored_or_it_is_asked_for(
+async def test_values_of_an_unknown_task_are_hidden_unless_a_rule_is_stored_or_the_program_shows_them(
     world: World,
 ) -> None:
     done = {"id": world.jobs[State.SUCCEEDED]}
@@ -438,7 +438,7 @@ async def test_of_a_task_that_is_not_known_nothing_is_shown_unless_a_rule_is_sto
 
 
 @in_world
-async def test_what_a_job_of_an_unknown_task_hides_is_not_found_by_asking(world: World) -> None:
+async def test_hidden_values_of_an_unknown_task_cannot_be_searched_for(world: World) -> None:
     async def jobs(found: httpx.AsyncClient, **query: str) -> list[str]:
         response = await found.get(f"{BASE}/jobs/list", params=query)
         assert response.status_code == 200, response.text
@@ -461,7 +461,7 @@ async def test_what_a_job_of_an_unknown_task_hides_is_not_found_by_asking(world:
         assert world.jobs[State.SUCCEEDED] in await jobs(found, argument="a=1", task="add")
 
 
-def test_of_the_stored_rule_and_that_of_the_task_both_hold() -> None:
+def test_the_stored_rule_and_the_rule_of_the_task_both_apply() -> None:
     app = Mainspring("memory://")
 
     @app.task(name="pay", redact="iban")

@@ -1,4 +1,4 @@
-"""What one identity takes of what all share is bounded."""
+"""Limits per identity on searches, streams and lines of the audit log."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from mainspring.testing import VirtualTime
 from mainspring.web import Identity, dashboard
 from mainspring.web.problems import Problem
 from mainspring.web.shares import MINUTE_S, REFUSALS, SEARCHES, WAITING_SEARCHES, Refusals, Searches, Strangers
-from mainspring.web.ticks import FIRST, MOST_OF_ONE, Ticks
+from mainspring.web.ticks import FIRST, MAX_STREAMS_PER_IDENTITY, Ticks
 from tests.web.conftest import BASE, client
 
 VIEWER = Identity.of("vera", "viewer")
@@ -74,8 +74,8 @@ async def test_one_identity_cannot_take_all_streams(virtual_time: VirtualTime) -
     app = Mainspring(MemoryStore(clock=virtual_time.clock), clock=virtual_time.clock)
     async with app:
         ticks = Ticks(app)
-        streams = [ticks.stream("vera") for _ in range(MOST_OF_ONE + 1)]
-        assert [await anext(one, None) for one in streams] == [FIRST] * MOST_OF_ONE + [None]
+        streams = [ticks.stream("vera") for _ in range(MAX_STREAMS_PER_IDENTITY + 1)]
+        assert [await anext(one, None) for one in streams] == [FIRST] * MAX_STREAMS_PER_IDENTITY + [None]
         other = ticks.stream("anna")
         assert await anext(other) == FIRST
         await streams[0].aclose()  # type: ignore[attr-defined]  # it is a generator

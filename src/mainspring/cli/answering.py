@@ -29,7 +29,7 @@ PATIENCE: Final = 5.0
 LONGEST: Final = 16_384
 """Bytes of a request with its headers."""
 AT_ONCE: Final = 50
-"""Connections at a time. One more ends the oldest that has not sent its request, so that idle ones keep no probe out."""
+"""Connections at a time. Another one closes the oldest without a request, so that idle connections do not block probes."""
 
 
 class Address(NamedTuple):
@@ -156,7 +156,7 @@ async def _said(words: list[str], app: Mainspring, node: Node, *, near: bool, op
             return _health(report if near else report.without_problems())
         case "/metrics" if not (
             near or open_to_others
-        ):  # a page of another site, whose name was turned to this machine
+        ):  # DNS rebinding: a page of another site whose host name resolves to this machine
             return Said(HTTPStatus.FORBIDDEN, b"{}")
         case "/metrics":
             return Said(HTTPStatus.OK, node_text(node).encode(), CONTENT_TYPE)

@@ -103,9 +103,7 @@ def iterate(
             counted: Iterated | None = None
             if dry_run or not yes:
                 counted = await once(Progress("counted"), dry=True)
-                deed.outcome = (
-                    DRY_RUN  # the program was given the query: that leaves a line, whatever is answered below
-                )
+                deed.outcome = DRY_RUN  # the program receives the query, which is audited whatever the outcome
             if dry_run and counted is not None:
                 return counted, Code.DONE
             if counted is not None and counted.rows:

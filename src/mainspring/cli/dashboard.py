@@ -68,7 +68,7 @@ def dashboard(
 
     Without MODULE:APP, the app is that of $MAINSPRING_APP.
 
-    Without a password or a file of tokens it serves this machine only, and a token that is printed with its address
+    Without a password or a token file it listens on this machine only, and prints an address with a token that
     signs in. It runs no jobs: `mainspring worker` does.
     """
     try:
@@ -107,8 +107,10 @@ def _auth(password_env: str | None, token_file: Path | None) -> "Auth | None":
         raise click.UsageError("--password-env and --token-file: give one of them")
     if token_file is not None:
         return TokenFile(token_file)
-    if password_env == "":  # a shell variable that is not set must not open the dashboard to everybody
-        raise click.UsageError("--password-env: the name of the variable is empty; give the name of one that is set")
+    if password_env == "":  # an unset shell variable must not disable authentication
+        raise click.UsageError(
+            "--password-env: the name of the variable is empty; pass the name of a variable that is set"
+        )
     if password_env is not None:
         if password_env not in os.environ:
             raise Refusal(f"there is no variable {password_env} in the environment", Code.USAGE)
@@ -176,7 +178,7 @@ def serve(board: "Dashboard", listening: socket.socket) -> None:
         timeout_graceful_shutdown=GRACE,
         lifespan="on",
         limit_concurrency=MAX_REQUESTS,
-        # Else everybody on this machine could choose the address that wrong passwords are counted by.
+        # Otherwise any local client could choose the address under which its wrong passwords are counted.
         proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,
     )
     with listening:

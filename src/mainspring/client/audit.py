@@ -26,7 +26,7 @@ NAMED: Final = 5
 """So many ids are named."""
 DONE: Final = "done"
 DRY_RUN: Final = "dry_run"
-"""The outcome of an action that only counted, and handed a statement to the program for that."""
+"""Outcome of an action that only counted rows, by passing a statement to the program."""
 FROM_A_SHELL: Final = "cli:"
 """What the name of somebody begins with who uses the command line, and nobody else's."""
 PATIENCE: Final = 2.0

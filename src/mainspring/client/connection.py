@@ -1,8 +1,8 @@
 """An app's way to its store: made from what the app was given, opened once, closed once.
 
-Code that needs the store asks for it here, from any thread and any event loop, and the first call opens it. Calls at the
-same time share one opening and its error. The opening runs on a thread and an event loop of its own: it ends although the
-loop that began it is blocked, by a sync call for example. It is cancelled when nobody waits for it any more.
+Code gets the store from here, in any thread and on any event loop; the first call opens it. Concurrent calls share one
+opening and its error. The opening runs on a thread and an event loop of its own, so it completes even if the loop that
+started it is blocked, for example by a sync call. It is cancelled when no call waits for it any more.
 """
 
 import asyncio
@@ -106,8 +106,8 @@ class Connection:
             if change and on_virtual_time():  # which a thread would miss
                 return await self._finish_opening(change)
             if change:
-                self._open_aside(change)
-            await self._opened_elsewhere()
+                self._open_in_thread(change)
+            await self._wait_for_change()
         return self._open
 
     async def expect_tables(self) -> None:
@@ -131,7 +131,7 @@ class Connection:
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Call an async function from code that waits."""
-        self._must_not_wait_for_this_loop()
+        self._check_not_changing_on_this_loop()
         return self._bridge.run(work)
 
     async def finished(self, job: JobId) -> JobView | None:
@@ -145,7 +145,7 @@ class Connection:
         return await room.finished(job)
 
     def _drop_rooms_of_closed_loops(self) -> None:
-        """Forget calls that were waiting when their loop was closed: they never end."""
+        """Drop calls that were waiting when their loop was closed: they never end."""
         for key in tuple(self._rooms):
             if key[0].is_closed() and (room := self._rooms.pop(key, None)):
                 room.abandon()
@@ -194,7 +194,7 @@ class Connection:
             self._end(change)
             _OPEN.discard(self)
 
-    def _must_not_wait_for_this_loop(self) -> None:
+    def _check_not_changing_on_this_loop(self) -> None:
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
@@ -207,7 +207,7 @@ class Connection:
                 "await that first, or await the async method"
             )
 
-    def _open_aside(self, change: "Future[None]") -> None:
+    def _open_in_thread(self, change: "Future[None]") -> None:
         """Open the store on a thread of its own, which ends the change."""
         name = f"mainspring {self._source.name} opening"
         try:
@@ -219,8 +219,8 @@ class Connection:
             if self._change is change:
                 self._opening, self._changing = opening, opening.loop
 
-    async def _opened_elsewhere(self) -> None:
-        """Wait for the change under way; an opening that nobody waits for any more is cancelled."""
+    async def _wait_for_change(self) -> None:
+        """Wait for the change under way; cancel an opening that no call waits for any more."""
         with self._guard:
             opening = self._opening
             self._waiting += opening is not None
@@ -246,7 +246,7 @@ class Connection:
         return store
 
     async def _open_store(self) -> Store:
-        # One whose opening failed or was cut short is opened again, so that nothing of it is left lying about.
+        # A store whose opening failed or was cancelled is opened again, so that none of its resources leak.
         store = self._made = self._made or self._source.make(self.clock)
         if self._introduce:
             self._introduce(store)

@@ -2,7 +2,7 @@
 
 A name is split into words, as `user_password`, `userPassword` and `X-Api-Key` have them. It is hidden if some of them in a
 row are one of `NAMES`, if its last word is one of `LAST_WORDS`, or if a single word has one of the fragments of
-`_FRAGMENTS` in it, as `dbpassword` has. What is hidden is hidden with all that is in it. In pairs, `["Authorization", "…"]` or
+`_FRAGMENTS` in it, as `dbpassword` has. A hidden value is hidden with all its contents. In pairs, `["Authorization", "…"]` or
 `{"name": "Authorization", "value": "…"}`, the first is the name. In values only passwords of URLs are hidden: a secret in
 the text of an error, in a log line or under a name like `data` is shown.
 """
@@ -70,7 +70,7 @@ _FRAGMENTS: Final = re.compile(
     "|(?:api|access|private|signing)key|(?:access|api|auth|bearer|client|csrf|id|refresh|session|user|xsrf)token"
 )
 """Hidden within a word, where names run together: `dbpassword`, `clientsecret`, and not `secretary` or `passwordless`."""
-_MOST_WORDS: Final = 40
+_MAX_NAME_WORDS: Final = 40
 """Values under a name of more words are hidden."""
 _NAMING: Final = ("name", "key", "header", "field")
 _NAMED: Final = ("value", "values")
@@ -79,13 +79,13 @@ _URL_PASSWORD: Final = re.compile(r"(://[^\s:/?#@]*:)[^\s/?#]+@")
 _CUT_PASSWORD: Final = re.compile(r'(://[^\s":/?#@]*:)[^\s"/?#@]*("[\]}]*)$')
 """The same at the end of a text that was cut within it."""
 ANSWER_BYTES: Final = 2_000_000
-"""Bytes of payloads, results and saved values that one answer shows; of what is beyond, a preview."""
+"""Bytes of payloads, results and saved values in one answer; values beyond the limit are previewed."""
 _LONGEST: Final = 4
 """Words in a row that are looked at as one name."""
-_REMEMBERED: Final = 64
-"""Characters of a name that is cached. Longer ones would fill memory."""
-_LONGEST_NAME: Final = 200
-"""Characters. Values under a longer name are hidden: to split it into words costs more than it is worth."""
+_MAX_CACHED_CHARS: Final = 64
+"""Names of up to so many characters are cached. Longer ones would fill memory."""
+_MAX_NAME_CHARS: Final = 200
+"""Values under a longer name are hidden: splitting it into words is expensive."""
 _HOLDS: Final = (msgspec.Struct, tuple, list, dict)
 """What may have a record in it."""
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -99,7 +99,7 @@ class Budget:
         self.left = size
 
     def take(self, size: int) -> bool:
-        """Take so many bytes, if they are left."""
+        """Take `size` bytes; False if fewer are left."""
         if size > self.left:
             return False
         self.left -= size
@@ -108,17 +108,17 @@ class Budget:
 
 def parts(name: str) -> frozenset[str]:
     """Join the words of a name, up to four in a row: "myApiKey" has "my", "api", "key", "apikey" and so on."""
-    return _looked_at(name)[0]
+    return _analysis(name)[0]
 
 
-def _looked_at(name: str) -> tuple[frozenset[str], bool]:
-    """Return the parts of a name, and whether it sounds secret by itself."""
-    return _cached(name) if len(name) <= _REMEMBERED else _look_at(name[:_LONGEST_NAME])
+def _analysis(name: str) -> tuple[frozenset[str], bool]:
+    """Return the parts of a name, and whether it names a secret by itself."""
+    return _cached(name) if len(name) <= _MAX_CACHED_CHARS else _analyse(name[:_MAX_NAME_CHARS])
 
 
-def _look_at(name: str) -> tuple[frozenset[str], bool]:
+def _analyse(name: str) -> tuple[frozenset[str], bool]:
     words = [word.casefold() for word in _WORD.findall(name)]
-    if len(words) > _MOST_WORDS:
+    if len(words) > _MAX_NAME_WORDS:
         return frozenset(), True
     ends = range(1, _LONGEST + 1)
     joined = frozenset("".join(words[at : at + end]) for at in range(len(words)) for end in ends)
@@ -126,7 +126,7 @@ def _look_at(name: str) -> tuple[frozenset[str], bool]:
     return joined, last in LAST_WORDS or any(map(_FRAGMENTS.search, words))
 
 
-_cached: Final = lru_cache(maxsize=4096)(_look_at)
+_cached: Final = lru_cache(maxsize=4096)(_analyse)
 
 
 def _joined(names: Iterable[str]) -> frozenset[str]:
@@ -134,7 +134,7 @@ def _joined(names: Iterable[str]) -> frozenset[str]:
 
 
 Stored: TypeAlias = tuple[str, ...] | bool
-"""What a task says with `redact`."""
+"""The `redact` of a task."""
 
 
 class Rule(NamedTuple):
@@ -146,9 +146,9 @@ class Rule(NamedTuple):
     """What is shown instead."""
 
     def hides(self, name: str) -> bool:
-        if self.everything or len(name) > _LONGEST_NAME:
+        if self.everything or len(name) > _MAX_NAME_CHARS:
             return True
-        joined, sounds_secret = _looked_at(name)
+        joined, sounds_secret = _analysis(name)
         return sounds_secret or not self.names.isdisjoint(joined)
 
     def applied(self, value: Any) -> Any:  # noqa: ANN401 - what JSON holds
@@ -196,9 +196,9 @@ class Redactor:
     # Records.
 
     def whole(self, value: T, budget: Budget | None = None) -> T:
-        """Hide what is to be hidden in a record, and in all that it holds.
+        """Redact a record and all its contents.
 
-        Long values are shortened once the budget is used up: a job says so in `cut`, any other value is `{"cut": bytes}`.
+        Long values are shortened once the budget is used up: a job has their sizes in `cut`, any other value is `{"cut": bytes}`.
         """
         shown: Any = value
         budget = budget or Budget()
@@ -270,7 +270,7 @@ class Redactor:
     # Rules.
 
     def rule(self, task: Name | None, stored: Stored = ()) -> Rule:
-        """Say what is hidden in the arguments, saved values and results of a task.
+        """Return the redaction rule for the arguments, saved values and results of a task.
 
         The rule that was stored with a job, and that of the task as it is declared here, both hold. If there is neither,
         since the task is not known here, everything is hidden.
@@ -296,7 +296,7 @@ class Redactor:
         return None
 
     def _has_open_key(self, rule: Rule, task: Name) -> bool:
-        """Say whether a key of a limit may be shown. Of a task that is not known here nobody can tell what it is made of."""
+        """Return whether a limit key may be shown. The arguments in the key of an unknown task cannot be determined."""
         if rule.everything:
             return False
         definition = self._find(task)
@@ -307,7 +307,7 @@ class Redactor:
     # Searching.
 
     def accepting(self, which: Search) -> Callable[[JobView], bool] | None:
-        """Make what leaves out of a search all jobs that hide what is searched by, by the rule of each; None: none can."""
+        """Return a filter for jobs whose own rule hides a value that is searched for; None if there is no such rule."""
         argument = which.argument
         if argument is None and which.key is None:
             return None
@@ -333,9 +333,7 @@ class Redactor:
 
     def _check_known(self, task: Name) -> None:
         if self._find(task) is None and not self._show_unknown:
-            problem = (
-                "it is not known here, and so neither are the arguments that it hides; search in a program that has it"
-            )
+            problem = "not known in this program, so its hidden arguments are not known either; search in a program that has it"
             raise DeclarationError(f"task {task}", problem)
 
     def _check_argument(self, argument: Argument, task: Name | None) -> None:
@@ -395,7 +393,7 @@ def _enveloped(rule: Rule, read: object, name: str) -> bytes:
 
 
 def _beginning(rule: Rule, stored: bytes, name: str) -> bytes:
-    """Hide in the beginning of an envelope; what is none is not shown at all."""
+    """Redact the beginning of an envelope; any other value is hidden entirely."""
     found = completed(stored)
     if found is None:
         return msgspec.json.encode({})
@@ -409,7 +407,7 @@ def _beginning(rule: Rule, stored: bytes, name: str) -> bytes:
 
 
 def _hide_unnamed(read: Any, depth: int) -> None:  # noqa: ANN401 - what JSON holds
-    """Hide values in objects that were cut before their names may have come. The first two are the envelope and arguments."""
+    """Hide values in objects that were cut before their `name`. The first two levels are the envelope and arguments."""
     for level in range(depth):
         if isinstance(read, dict) and level > 1 and not any(key in read for key in _NAMING):
             read.update({key: HIDDEN for key in _NAMED if key in read})

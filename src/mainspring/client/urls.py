@@ -158,7 +158,7 @@ def _postgres(url: str, subject: str) -> Source:
     try:
         parts = urlsplit(place)
     except ValueError:  # it quotes parts of the URL
-        raise DeclarationError(subject, f"it cannot be read; {_QUOTING}") from None
+        raise DeclarationError(subject, f"cannot be parsed; {_QUOTING}") from None
     given = parse_qsl(query, keep_blank_values=True)
     options = {name: value for name, value in given if name in _POSTGRES}
     theirs = urlencode([(name, value) for name, value in given if name not in _POSTGRES])

@@ -55,8 +55,11 @@ class Room:
             self._leave(job, waiter)
 
     def abandon(self) -> None:
-        """Watch the store no longer: the loop was closed while calls were waiting here."""
-        unwatch, self._unwatch = self._unwatch, lambda: None  # a coroutine that is collected later leaves, too
+        """Stop watching the store: the loop was closed while calls were waiting here."""
+        unwatch, self._unwatch = (
+            self._unwatch,
+            lambda: None,
+        )  # a coroutine that is garbage-collected later calls this, too
         unwatch()
 
     def _leave(self, job: JobId, waiter: Waiter) -> None:

@@ -34,7 +34,7 @@ class State(StrEnum):
 WAITING: Final = (State.READY, State.SCHEDULED, State.RETRYING)
 FINISHED: Final = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 _NUMBER_BITS: Final = 32
-"""Of a lease: its low bits are the number of the claim, those above count the claims of the job."""
+"""The low bits of a lease are the number of the claim; the bits above count the claims of the job."""
 
 
 class Cause(StrEnum):
@@ -64,7 +64,7 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     """One durable call of a task.
 
     `attempt` counts executions from 1 and is raised when the job is claimed; `lease` grows with every claim and never
-    falls, so that it can fence what `attempt`, which may be given back, cannot. The number of the claim is part of it:
+    falls, so it can be a fence, unlike `attempt`, which may be given back. The number of the claim is part of it:
     a claim that a failover or a restore undoes and its repetition have different leases. `revision` grows with every change of
     any kind: who decided on an older one decides again. `losses` counts the attempts in a row that were lost with
     their node. `expires_at` is gone once the handler has run.
@@ -120,13 +120,13 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     def is_last_chance(self) -> bool:
         """Whether a loss of its next attempt would end it, while it waits: it is claimed only if it can start at once.
 
-        A node that dies loses all that it holds, and nobody can tell which of these it had started.
+        A node that dies loses all jobs that it holds, and it is not recorded which of them it had started.
         """
         return is_last_chance(attempts=self.attempts_allowed - self.attempt, losses=self.loss_limit - self.losses)
 
 
 def is_last_chance(*, attempts: int, losses: int) -> bool:
-    """Say whether a job that has so many attempts and losses left would end with the next loss."""
+    """Return whether a job with so many attempts and losses left would end with the next loss."""
     return attempts <= 1 or losses <= 1
 
 

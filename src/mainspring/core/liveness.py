@@ -13,7 +13,7 @@ noticed within a lease time and a gap: a beat, which is short for that reason, w
 
 A node renews in a thread, and a thread needs the interpreter's lock: a handler that holds it, as in a regular
 expression that backtracks for minutes, keeps its node from renewing. Where the watcher can see that the process uses
-the processor, that time does not count as silence, up to a few lease times; then the node counts as dead all the same.
+the processor, that time does not count as silence, up to a few lease times; then the node is dead anyway.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ LONGEST_BEAT: Final = 1.5
 """Seconds. With a look of the reaper on top, a death is noticed within two seconds of the end of the lease."""
 
 BUSY_SHARE: Final = 0.1
-"""Share of a processor from which on a process counts as busy; one that only tries to reach its store uses less."""
+"""Minimum share of a processor of a busy process; a process that only tries to reach its store uses less."""
 MAX_BUSY_LEASES: Final = 4
 """Lease times after which a node that does not renew is dead, however busy its process is."""
 
@@ -47,7 +47,7 @@ class Sighting(Struct, frozen=True):
     busy: float = 0.0
     """Seconds of these in which its process was seen to be busy."""
     cpu: float | None = None
-    """Processor seconds that its process had used by the last look; None where that cannot be seen."""
+    """Processor seconds used by its process at the last observation; None if not available."""
 
 
 def observe(
@@ -61,7 +61,7 @@ def observe(
     """Look at the counters again, `since` seconds after the last look; None if this is the first.
 
     A watcher that needed more than half a lease time was cut off from the store, or not awake. `cpu` has the processor
-    seconds that were used by processes which can be seen from here and are not stopped.
+    seconds used by the visible processes that are not stopped.
     """
     elapsed = since if since is not None and since <= lease / 2 else None
     return {node: _again(before.get(node), counter, elapsed, cpu.get(node)) for node, counter in counters}
@@ -80,5 +80,5 @@ def is_dead(sighting: Sighting, *, lease: float) -> bool:
 
 
 def is_only_busy(sighting: Sighting, *, lease: float) -> bool:
-    """Say whether a node would be dead by now if its process were not busy."""
+    """Return whether a node would be dead by now if its process were not busy."""
     return sighting.still >= lease and not is_dead(sighting, lease=lease)

@@ -152,7 +152,7 @@ def first_state(run_at: datetime, now: datetime) -> State:
 def claim(job: Job, node: NodeId, number: int = 0) -> Claim:
     """Give a node the right to run a job. Both counts must be durable before the handler starts.
 
-    `number` is one that the node uses for no other claim.
+    `number` must be unique among the claims of the node.
     """
     target(job.state, Event.CLAIMED)
     lease = next_lease(job.lease, number)
@@ -257,7 +257,7 @@ def _lose(job: Job, now: datetime) -> tuple[Event, Job]:
         return _finish(job, Event.FAILED, now, Cause.POISON)
     if not job.has_attempts_left:
         return _finish(job, Event.FAILED, now, Cause.LOST)
-    return _wait(job, Event.LOST, job.run_at)  # at once, and with its position: nothing is known against the job
+    return _wait(job, Event.LOST, job.run_at)  # at once, at its old position: the loss is not the fault of the job
 
 
 def _given_back(job: Job) -> Job:

@@ -82,7 +82,7 @@ def tell(events: Events, listeners: Sequence[DeliveryListener], counts: Counts, 
             listener(ended)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # noqa: BLE001 - whatever it raises is its own affair: counted and logged
+        except BaseException:  # noqa: BLE001 - any error of a listener is counted and logged
             events.count("listener_errors")
             log.exception("a listener of outbox %s raised; its messages go on", ended.outbox)
 

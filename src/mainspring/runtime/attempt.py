@@ -69,7 +69,7 @@ class Attempt:
 
     @property
     def deadline(self) -> float:
-        """The end of its time, on the event loop's clock; later if its own clock has stood still meanwhile."""
+        """Deadline on the event loop's clock, later by the time that the timeout was paused."""
         return self._deadline + self.link.paused if self.link else self._deadline
 
     @property
@@ -87,7 +87,7 @@ def outcome_of_attempt(attempt: Attempt, ended: "asyncio.Task[object]") -> Outco
 
 
 def _outcome(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:
-    raised = _raised(ended)  # looked at in any case, or asyncio complains of it
+    raised = _raised(ended)  # always retrieved, or asyncio logs it as never retrieved
     if attempt.reason is Reason.LEASE_LOST:
         return None
     if attempt.returned is not None:
@@ -98,7 +98,7 @@ def _outcome(attempt: Attempt, ended: "asyncio.Task[object]") -> Outcome | None:
         return _bad_result(raised)
     if attempt.reason and not isinstance(raised, Signal):
         return stopped(attempt)  # what a handler raises because it is stopped is no failure of its own
-    # What an event loop or a thread would not let through is one error for the policy, wherever the function ran.
+    # Errors that would end an event loop or a thread are one class for the policy, wherever the function ran.
     seen = escaped(raised) if isinstance(raised, CANNOT_TRAVEL) else raised
     return outcome_of(seen, attempt_error(raised), attempt.definition.retry)
 
@@ -120,7 +120,7 @@ def _returned(attempt: Attempt, value: object) -> Outcome:
 
 
 def _bad_result(error: BadResult) -> Outcome:
-    """Fail the job, whatever the policy: what the function did would be done again, and its result be no better."""
+    """Fail the job, whatever the policy: a retry would repeat the effects of the function and fail again."""
     return Raised(error=attempt_error(error), retryable=False)
 
 

@@ -1,7 +1,7 @@
 """Claims jobs for the places that are free, and a few more that will start soon.
 
-How many more is the number of places that become free in a tenth of a second at the present pace: a node of slow jobs
-holds back nothing that another could start, a node of quick ones spares itself the round trips.
+Claimed ahead are as many jobs as places become free in a tenth of a second at the present rate: a node of slow jobs
+holds no job that another node could start, and a node of quick jobs saves round trips.
 """
 
 import asyncio
@@ -113,7 +113,9 @@ class Claimer:
         due_in = (claimed.next_due - self._store.now()).total_seconds()
         if due_in > 0:
             return min(self._look(), due_in)
-        if request.ahead:  # a job that is not claimed ahead may be next: it waits until no other does, and has a place
+        if (
+            request.ahead
+        ):  # the next job may be a last chance, which is claimed only when no other waits and a place is free
             self._runner.expects(0)
         return AGAIN
 
@@ -122,7 +124,7 @@ class Claimer:
 
 
 class Pace:
-    """How many places become free in a while, as a moving average that forgets within a second."""
+    """Rate at which places become free: a moving average over about a second."""
 
     def __init__(self) -> None:
         self._rate = 0.0
@@ -130,7 +132,7 @@ class Pace:
         self._at: float | None = None
 
     def ahead(self, freed: int, now: float) -> int:
-        """Record how many places have become free so far; returns how many will in the next moment."""
+        """Record how many places have become free so far; return how many to claim ahead."""
         if self._at is None:
             self._freed, self._at = freed, now
             return 0

@@ -87,20 +87,21 @@ class _Declaration:
         return await self._remove(tasks) and not overtaken
 
     def _report_undeclared(self, tasks: frozenset[Name]) -> None:
-        """Log schedules of this owner that nothing here declares, and that stay: another program may declare them."""
+        """Log schedules of this owner that this program does not declare. They stay: another program may declare them."""
         for schedule in (look.schedule for look in self._owned):
             if schedule.name in self._planned.plans or _may_go(self._planned, schedule, tasks):
                 continue
             if schedule.plan.template.task in tasks and not is_older(self._planned.release, schedule.release):
                 log.warning(
-                    "schedule %s is not declared here and goes on; if it was taken out of the code, remove it with "
+                    "schedule %s: not declared by this program, and still active; if it was deleted from the code, "
+                    "remove it with "
                     "`mainspring schedules remove %s`, or give the app an owner: Mainspring(..., owner=%r)",
                     schedule.name,
                     schedule.name,
                     "myapp",
                 )
             else:
-                log.debug("schedule %s is not declared here and goes on", schedule.name)
+                log.debug("schedule %s: not declared by this program, and still active", schedule.name)
 
     async def resume(self) -> None:
         """Let schedules go on that were paused only because nobody declared them."""

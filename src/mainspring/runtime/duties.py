@@ -1,7 +1,7 @@
 """Supervision of a node's own services: the keeper, the claimer, the settler and the others.
 
-A service that raises is tried again by itself. One whose task has ended although nobody stopped the node, as by
-`for task in asyncio.all_tasks(): task.cancel()` in the program around it, is started again after a second. Both are
+A service that raises retries by itself. A service whose task has ended while the node is running, as after
+`for task in asyncio.all_tasks(): task.cancel()` in the host program, is restarted after a second. Both are
 visible in `Node.problem`, and with it in `app.health`.
 """
 
@@ -15,7 +15,7 @@ from mainspring.runtime.events import Events, log
 from mainspring.supervise import Completed, Failed, Service, ServiceEvent, TaskEnd, TaskSet
 
 RESTART_DELAY_S: Final = 1.0
-"""Not at once: a loop that is about to be closed cancels its tasks too, and must not find new ones."""
+"""Not zero: a loop that is about to be closed also cancels its tasks, and must not get new ones."""
 
 
 class Duties:
@@ -26,7 +26,7 @@ class Duties:
         self._clock = clock
         self._started: dict[str, tuple[TaskSet, Callable[[], Coroutine[Any, Any, object]]]] = {}
         self._failing: dict[str, tuple[float, BaseException]] = {}
-        """Since when each fails, by the monotonic clock, and its last error."""
+        """Start of each service's current failure, by the monotonic clock, and its last error."""
 
     def task_set(self) -> TaskSet:
         """Make a task set whose services are started again if they end before it is stopped."""
@@ -40,7 +40,7 @@ class Duties:
         tasks.spawn(name, run())
 
     def listen(self, event: ServiceEvent) -> None:
-        """Record failures; a listener of each service, called in whatever thread that runs in."""
+        """Record failures: the listener of each service, called in the service's thread."""
         if isinstance(event, Failed):
             since, _ = self._failing.get(event.service, (self._clock.monotonic(), None))
             self._failing[event.service] = since, event.error
@@ -48,23 +48,23 @@ class Duties:
             self._failing.pop(event.service, None)
 
     def problem(self, *, tolerance: float) -> str:
-        """Describe a service that has ended, or has failed for longer than `tolerance` seconds; else return nothing."""
+        """Describe a service that has ended, or has failed for longer than `tolerance` seconds; "" if there is none."""
         failing = tuple(self._failing.items())
         if any(isinstance(error, StoreClosed) for _, (_, error) in failing):
-            return "its store was closed; leave the node and start it again"
+            return "store closed; stop the node and start it again"
         for name, (tasks, _) in self._started.items():
             if name not in tasks.running:
-                return f"{name} has ended, and is about to be started again"
+                return f"service {name} has ended; it is being restarted"
         for name, (since, error) in failing:
             age = self._clock.monotonic() - since
             if age > tolerance:
-                return f"{name} has failed for {age:.0f} s: {type(error).__name__}: {error}"
+                return f"service {name} has failed for {age:.0f} s: {type(error).__name__}: {error}"
         return ""
 
     def _on_end(self, end: TaskEnd) -> None:
         if end.name in self._started and not self._started[end.name][0].stop.is_set():
             self._events.count("duties_restarted")
-            log.error("%s has ended although its node works; it is started again", end.name)
+            log.error("service %s ended while its node is running; restarting it", end.name)
             asyncio.get_running_loop().call_later(RESTART_DELAY_S, self._restart, end.name)
 
     def _restart(self, name: str) -> None:

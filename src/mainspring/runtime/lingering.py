@@ -1,12 +1,12 @@
 """Leases of bodies that outlive their node.
 
 A node that is left inside of a program cannot end a body that does not stop: a thread cannot be killed, and a coroutine
-may refuse to be cancelled. Its job must not run elsewhere before the body has ended. So the leases are renewed on, in a
-daemon thread that needs nothing of the node's event loop, which may be closed by then. When a body has ended, its job is
+may refuse to be cancelled. Its job must not run elsewhere before the body has ended. So a daemon thread goes on
+renewing the leases, independent of the node's event loop, which may be closed by then. When a body has ended, its job is
 given back and its place released; after the last one the node leaves.
 
-The store stays open for that long. If it is closed all the same, or the node is declared dead, the renewals end, and
-other nodes take the jobs after the lease time.
+The store stays open until then. If it is closed anyway, or the node is declared dead, the renewals end, and other nodes
+take the jobs after the lease time.
 """
 
 import asyncio
@@ -46,16 +46,18 @@ class Lingering:
         self._beat = beat
         self._leaves = leaves
         self._home = asyncio.get_running_loop()
-        self._settler = Settler(store, _EventsOfHome(events, self._home))
+        self._settler = Settler(store, _HomeLoopEvents(events, self._home))
         self._stop = Stop()
         self._held = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None  # on virtual time
 
     async def start(self, keep_open: Callable[[], AbstractAsyncContextManager[object]]) -> None:
-        """Begin, and return; the store that `keep_open` enters is left at the end."""
+        """Start in the background. `keep_open` is entered now and left at the end."""
         await self._held.enter_async_context(keep_open())
         jobs = ", ".join(str(one.delivery.claim.job.id) for one in self._bodies)
-        log.error("node %s: jobs %s still run; their leases are renewed until they end", self._membership.node, jobs)
+        log.error(
+            "node %s: jobs %s are still running; their leases are renewed until they end", self._membership.node, jobs
+        )
         if on_virtual_time():
             self._task = asyncio.create_task(self._run(), name="lingering")
         else:
@@ -83,14 +85,16 @@ class Lingering:
                     await self._store.declare_dead(node, term)
         except NodeGone:
             self._stop.set()
-            log.error("node %s was declared dead while bodies of it still ran; their jobs go to others", node)
+            log.error("node %s: declared dead with jobs still running; other nodes take them over", node)
         except StoreClosed:
             self._stop.set()
-            log.error("node %s: store closed while bodies of it still run; others take the jobs after the lease", node)
+            log.error(
+                "node %s: store closed with jobs still running; other nodes take them over after the lease time", node
+            )
         return Sleep(self._beat)
 
     def _has_ended(self, attempt: Attempt) -> bool:
-        """Whether neither the node's event loop nor a thread runs the body any more; may be asked from any thread."""
+        """Whether neither the node's event loop nor a thread runs the body any more. Safe in any thread."""
         hold = attempt.link.hold if attempt.link else None
         if hold is not None and not hold.thread_ended:
             return False
@@ -98,7 +102,7 @@ class Lingering:
 
     def _give_back(self, attempt: Attempt) -> None:
         claim = attempt.delivery.claim
-        log.warning("the body of job %s (%s) has ended, after its node", claim.job.id, claim.job.task)
+        log.warning("job %s (%s): its body has ended after its node; giving the job back", claim.job.id, claim.job.task)
         if attempt.abandoned:
             self._settler.release(claim.node, Place(claim.job.id, claim.job.lease))
             return
@@ -117,7 +121,7 @@ class Lingering:
             )
 
 
-class _EventsOfHome(Events):
+class _HomeLoopEvents(Events):
     """Emits events of another thread on the node's event loop, for as long as that is open."""
 
     def __init__(self, events: Events, home: asyncio.AbstractEventLoop) -> None:

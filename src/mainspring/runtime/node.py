@@ -47,7 +47,7 @@ class NodeReport:
     interrupted: int = 0
     """Attempts that were cut short and given back."""
     abandoned: tuple[JobId, ...] = ()
-    """Jobs whose body would not stop. Unless the program exits, their leases are renewed until it has."""
+    """Jobs whose body did not stop. Unless the program exits, their leases are renewed until the body has ended."""
     unwritten: int = 0
     """Attempts whose end the store would not take; their jobs are noticed when the node is."""
     services: tuple[str, ...] = ()
@@ -154,9 +154,7 @@ class Node:
             return "it could not renew for nearly a lease time"
         lease, age = self._parts.lease, self._renewal_age
         if age > lease:
-            return (
-                f"its last renewal was {age:.0f} s ago, longer than its lease of {lease:g} s: the store takes no write"
-            )
+            return f"last renewal {age:.0f} s ago, longer than the lease of {lease:g} s; check that the store accepts writes"
         return self._parts.duties.problem(tolerance=lease)
 
     # Beginning.
@@ -276,7 +274,7 @@ class Node:
         return math.inf if renewed_at is None else self._clock.monotonic() - renewed_at
 
     def _end_silence(self) -> None:
-        """Work again after a renewal, and watch for the next ones; not where an outage of the store hits all alike."""
+        """Resume work after a renewal, and watch the next ones, unless an outage of the store affects all nodes alike."""
         if self._store.shares_fate:
             return
         if self._parts.claimer.silent:
@@ -288,7 +286,7 @@ class Node:
     def _watch_renewals(self) -> None:
         """Stop the node's own work a beat before other nodes may take it.
 
-        The time of the last renewal is the keeper's. That its callback comes before this timer cannot be relied on:
+        The time of the last renewal is the keeper's. Its callback may run after this timer:
         after a handler has blocked the loop, asyncio runs callbacks of other threads first, and uvloop runs timers.
         """
         if self._silence:
@@ -367,8 +365,8 @@ class Node:
         """Stop intake, let running work finish within the grace time, cancel it, give it back, and leave.
 
         With `exiting`, the program ends right after, and jobs whose body would not stop are given back too. Else their
-        leases are renewed until the body has ended. Whoever cancels this takes away its patience and no more: nothing
-        else is left running. Called twice, it is one shutdown.
+        leases are renewed until the body has ended. Cancelling this call ends the waiting only: the shutdown still leaves
+        nothing else running. Later calls join the first one.
         """
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end(grace, exiting=exiting))

@@ -61,7 +61,7 @@ class NodeOverview:
         self._census.renewed(beat)
 
     async def end(self, deadline: float) -> None:
-        """Write the last counts, until a time of the event loop. Whatever becomes of them, the node has more to do."""
+        """Write the last counts, until a deadline on the event loop's clock. A failure must not stop the node's shutdown."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._meter.write()

@@ -121,7 +121,7 @@ class Parts:
         return Keeper(self._store, self.record, beat=self.beat, clock=self._clock, ears=ears)
 
     def keeper_service(self, keeper: Keeper) -> Service:
-        """The service that joins and renews; to be run in a thread of its own."""
+        """Return the service that joins and renews; it needs a thread of its own."""
         again = Backoff.fixed(min(1.0, self.beat / 3), jitter=0.3)
         listeners = (*self.listeners, self.duties.listen)
         return Service("keeper", keeper.step, pacing=NO_PAUSE, backoff=again, listeners=listeners)

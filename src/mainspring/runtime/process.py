@@ -43,10 +43,10 @@ def is_gone(process: Process) -> bool:
 
 
 def cpu_of_neighbour(process: Process) -> float | None:
-    """Processor seconds that another process of this machine has used.
+    """Return the processor seconds used by another process of this machine.
 
-    None if it is on another machine or hidden, has ended, or is stopped. None also for the process that asks: whatever
-    keeps a second node in it from renewing, it is not the interpreter's lock.
+    None if it is on another machine or hidden, has ended, or is stopped. None also for the calling process: if a second
+    node in it does not renew, the interpreter's lock is not the reason.
     """
     if process.host != host() or process.pid == os.getpid():
         return None
@@ -87,7 +87,7 @@ def _started(pid: int) -> str | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third on, the state; none if nothing is to be seen of the process."""
+    """Return the fields of /proc/PID/stat from the third, the state; empty if the process is not visible."""
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -72,10 +72,10 @@ class Pruner:
         return cleared
 
     async def _watch_unknown_tasks(self) -> None:
-        """Note since when tasks that jobs wait for have been unknown without a break.
+        """Record since when tasks of waiting jobs have been continuously unknown.
 
         As with the death of nodes, only time that was observed here counts: the clock of the store may have been ahead
-        for a while, and a node that has just started does not know which others are on the way.
+        for a while, and a node that has just started cannot detect which others are about to start.
         """
         unknown = await self._store.unknown_tasks(timedelta(0))
         now = self._clock.monotonic()
@@ -85,7 +85,7 @@ class Pruner:
         self._looked_at = now
 
     async def _warn_of_unknown_tasks(self) -> None:
-        """Log each task once whose jobs wait in vain."""
+        """Log each unknown task with waiting jobs once."""
         for name in await self._store.unknown_tasks(NOTICE):
             if name not in self._warned:
                 self._warned.add(name)

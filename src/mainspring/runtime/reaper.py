@@ -73,8 +73,8 @@ class Reaper:
         """Log a node that does not renew because its process is busy, once."""
         busy = {node for node, one in self._sightings.items() if is_only_busy(one, lease=self._lease)}
         for node in busy - self._busy:
-            advice = 'code that holds the GIL belongs into executor="process"'
-            log.warning("node %s does not renew, but its process is busy; waiting for it: %s", node, advice)
+            advice = 'run code that holds the GIL with executor="process"'
+            log.warning("node %s: not renewing while its process is busy; waiting; %s", node, advice)
         self._busy = busy
 
     def sweep(self) -> None:

@@ -74,7 +74,7 @@ class Runner:
         self._claims: list[float] = []
         """When each claim under way began, by the monotonic clock."""
         self._strangers: dict[tuple[JobId, int], float] = {}
-        """Leases held by this node and unknown here, and when each was first reported."""
+        """Leases that the store reports for this node and that are unknown here, with the time of the first report."""
         self._deadlines = Deadlines(self._attempts.values, partial(self._stop, reason=Reason.TIMEOUT))
 
     # What the claimer asks.
@@ -103,8 +103,8 @@ class Runner:
     def room_for_heavy(self, ahead: int) -> int:
         """Room for jobs that need a process slot: places that are free now, and slots for them.
 
-        Where quick jobs are claimed `ahead`, no place is ever seen to be free. There one such job may be claimed before
-        there is a place for it, because a place will be free soon; `take_heavy` reserves the next one.
+        While quick jobs are claimed `ahead`, places are never idle. Then one such job may be claimed before a place is free;
+        `take_heavy` reserves the next one.
         """
         running = (*self._attempts.values(), *self._abandoned)
         taken = sum(one.definition.executor is ExecutorKind.PROCESS for one in running)
@@ -197,7 +197,7 @@ class Runner:
         attempt.task = loop.create_task(self._body.run(attempt))
         self._deadlines.watch(deadline)
         attempt.task.add_done_callback(partial(self._ended, attempt))
-        if self._events.listeners:  # last, so that nothing that a listener raises leaves an attempt without a task
+        if self._events.listeners:  # last, so that an error of a listener leaves no attempt without a task
             self._tell_claimed(delivery)
 
     def _timeout_of(self, delivery: Delivery, definition: Definition) -> float:
@@ -305,8 +305,8 @@ class Runner:
     async def give_back_late(self) -> None:
         """Return jobs that have waited for a place for too long, so that others may run them.
 
-        All that were claimed after them go with them, and for up to a second the caller waits until that is written:
-        else these, or the next claim, would overtake them.
+        All jobs claimed after them are returned, too, and the caller waits up to a second for the write: otherwise these,
+        or the next claim, would overtake them.
         """
         if not self._line or self._clock.monotonic() - self._line[0][1] <= LATE:
             return
@@ -388,8 +388,8 @@ class Runner:
     def _lost_claims(self, held: tuple[Held, ...]) -> set[tuple[JobId, int]]:
         """Choose the leases whose claim has ended without an answer.
 
-        Reported twice in a row, so that none of them has just been settled, and for the first time before the oldest
-        claim under way began, so that no answer can still bring it.
+        Reported twice in a row, so that none of them has just been settled, and first reported before the oldest claim
+        under way began, so that no pending answer can contain them.
         """
         now = self._clock.monotonic()
         seen = {lease: self._strangers.get(lease) for lease in self.unknown(held)}

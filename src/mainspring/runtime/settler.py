@@ -22,7 +22,7 @@ from mainspring.stores.records import Place, Settled, Settlement, Verdict
 from mainspring.supervise import Directive, Idle, Notifier, Proceed
 
 BATCH: Final = 1000
-LOCKED_AGAIN: Final = 1.0  # seconds until an end is tried again whose job another transaction holds
+LOCKED_RETRY_S: Final = 1.0  # seconds until the end of a locked job is written again
 
 
 @dataclass(slots=True, kw_only=True)
@@ -178,7 +178,7 @@ class Settler:
             self.put(ended)
             return
         if answer.verdict is Verdict.LOCKED:
-            self._set_aside(ended)
+            self._delay_locked(ended)
             return
         if answer.changed is not None:
             self._events.tell_of_breaker(answer.changed, ended.by)
@@ -191,14 +191,16 @@ class Settler:
                 "%s of job %s came too late: lease %s is not held", change.event, change.before.id, change.before.lease
             )
 
-    def _set_aside(self, ended: Ended) -> None:
-        """Try an end again in a while, without keeping back the others."""
+    def _delay_locked(self, ended: Ended) -> None:
+        """Retry an end later, without delaying the others."""
         if not ended.was_locked:
             ended.was_locked = True
             job = ended.claim.job
-            log.warning("job %s (%s): its end is not written yet, another transaction holds its row", job.id, job.task)
+            log.warning(
+                "job %s (%s): another transaction holds its row; retrying the write of its end", job.id, job.task
+            )
         self._locked.append(ended)
-        asyncio.get_running_loop().call_later(LOCKED_AGAIN, self._try_locked)
+        asyncio.get_running_loop().call_later(LOCKED_RETRY_S, self._try_locked)
 
     def _try_locked(self) -> None:
         self.put(self._locked.pop(0))

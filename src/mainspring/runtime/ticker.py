@@ -5,7 +5,7 @@ schedule is written only from the revision that it was decided on; whoever comes
 is due and nothing else.
 
 Where several nodes would wake at the same instant, they take turns: the first looks at the slot itself, the next 50 ms
-later, in another order for each slot. Usually the later ones find it done, and try no write in vain.
+later, in another order for each slot. Usually the later nodes find it done and attempt no write.
 
 Told a `tick`, it looks at that interval instead, whatever comes when. The same slots are decided in the same way, each up
 to a tick later; a store is asked ten times a second for nothing, mostly.
@@ -39,8 +39,8 @@ MOST: Final = 1000  # schedules that one tick decides; the rest comes right afte
 REARM: Final = 30.0  # seconds that it sleeps at most: a clock may have been set, and hints may get lost
 GAP: Final = 0.25  # seconds between two looks that nothing but a hint asked for: a busy store hints all the time
 LEAST: Final = 0.001
-TURN: Final = 0.05  # seconds that a slot is left to each node before this one
-LONGEST_TURN: Final = 0.25  # and to all of them: those at the head of a long line may all be blocked
+TURN_S: Final = 0.05  # seconds that a slot is left to each node before this one
+MAX_TURN_S: Final = 0.25  # and to all of them: the first nodes may all be blocked
 
 _WORTH_A_WARNING: Final = {Reason.SKIPPED, Reason.TOO_OLD}
 _OF_THE_STORE: Final = (StoreUnavailable, StoreClosed, SchemaError)  # whatever is written
@@ -82,12 +82,12 @@ class Ticker:
         self._turns = me, nodes
 
     def _turn(self, slot: datetime) -> float:
-        """Seconds for which a slot is left to other nodes. The order is by a hash, so that all nodes see the same."""
+        """Return the seconds for which a slot is left to other nodes. All nodes compute the same order, by a hash."""
         if self._turns is None:
             return 0.0
         me, nodes = self._turns
         mine = _order(slot, me)
-        return min(LONGEST_TURN, TURN * sum(_order(slot, node) < mine for node in nodes))
+        return min(MAX_TURN_S, TURN_S * sum(_order(slot, node) < mine for node in nodes))
 
     async def step(self) -> Directive:
         now = self._clock.monotonic()

@@ -145,7 +145,7 @@ class QueueRule(Struct, frozen=True, kw_only=True):
     declared: int | None = None
     """How many of its jobs may run at a time, as code has it."""
     rate: Rate | None = None
-    """How many of its jobs may start in a period, as code has it; an operator's limit leaves it in force."""
+    """How many of its jobs may start in a period, as declared in code; an operator's limit does not replace it."""
     limit: int | None = None
     """The same, as an operator has it; it holds in place of the other."""
     by: str = ""
@@ -179,7 +179,7 @@ class Overview(Protocol):
         3. By queue, task or key, and by a state that is neither ready nor succeeded, its cost grows with what it
            returns, however rare they are.
         4. An answer brings no more than `limit` jobs; one whose time was up may bring none, and an `after`.
-        5. With a `preview` it brings jobs as `Inspector.get` does with one.
+        5. With a `preview`, jobs are returned as by `Inspector.get` with a preview.
         6. With `accept`, a job for which that returns False is left out, and nothing in the answer depends on whether it
            fits. It is called in any thread, and must not block.
         """

@@ -12,8 +12,8 @@ G6. Trouble that may pass (locked, unreachable, out of space) raises `StoreUnava
     `StoreError`; after either the store can be used again.
 G7. What comes out equals what went in: payloads, results and saved values are bytes and are never looked into.
 
-Where rows can be changed from outside, one that cannot be decoded hinders no other (`stores.unreadable`): a claim
-delivers it with the error, and lists, orphans and settles work with what can be read of it.
+Where rows can be changed from outside, a row that cannot be decoded affects no other (`stores.unreadable`): a claim
+delivers it with the error, and lists, orphans and settles use its readable columns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -106,7 +106,7 @@ class Jobs(Protocol):
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         """Write changes; one answer for each, in order. One that is not accepted does not hinder the others.
 
-        Where another transaction can hold a job for long, the end of its attempt is LOCKED after a moment: nothing of it is
+        If another transaction holds a job for long, the end of its attempt is LOCKED after a short wait: nothing is
         written, and it may be settled again. The other ends of the batch do not wait for it.
 
         1. A change is written whole while the job fits it (`Change.fit`), else not at all: STALE or REFUSED.
@@ -130,8 +130,8 @@ class Jobs(Protocol):
         10. An end of the probe that is no verdict frees its place, whoever writes it.
         11. While a place of a schedule's job is kept, its run `lingers`: it stays open, and nobody is told, until the last
             such place is given up.
-        12. A job that waits again is claimed in the order of the `run_at` that the change gives it, which may be one
-            that claims have passed: of a job that was lost or given back it is the one that it had before. Claims of the
+        12. A job that waits again is claimed in the order of the `run_at` of the change, even if claims have already
+            passed that time: a job that was lost or given back keeps its `run_at`. Claims of the
             same handle keep to this order from the answer on, claims of other handles within a second.
         """
         ...
@@ -287,8 +287,8 @@ class Nodes(Protocol):
         """Renew the node: it is alive.
 
         1. Its counter grows by one. 2. Not alive under this term: `NodeGone`, and nothing is written.
-        3. Answers with leases that it holds, open orders for it, and the nodes that are not dead; what these run need
-           not be counted. Every lease is among them whose claim this handle has answered.
+        3. Returns leases that it holds, open orders for it, and the nodes that are not dead, whose running jobs need
+           not be counted. The leases include those of all claims that this handle has answered.
         4. A lease whose claim was not answered here, or was committed later, is reported 30 s after its commit at the
            latest, at the first renewal that follows a gap of 3 s, and at once if `whole` is set.
         """
@@ -373,16 +373,16 @@ class Inspector(Protocol):
     async def get(self, ids: Sequence[JobId], *, preview: int | None = None) -> tuple[JobView | None, ...]:
         """Read jobs; None for each that is not there.
 
-        1. With a `preview`, no more than so many bytes of each payload are read, and no saved value and no result;
-           `JobView.cut` has the sizes of what is missing.
+        1. With a `preview`, at most that many bytes of each payload are read, and no saved value and no result;
+           `JobView.cut` has the sizes of the missing values.
         """
         ...
 
     async def list_jobs(self, which: JobFilter, *, limit: int = 100, after: JobId | None = None) -> JobPage:
         """Read a page of jobs, by id, newest first; `after` is a page's own `after`.
 
-        1. It ends when it is full, when there is nothing older, or after some seconds. One whose time was up is not
-           `in_time`, may have few jobs or none, and has an `after`; all pages together have each job that fits once.
+        1. It ends when it is full, when there is nothing older, or after some seconds. A page that ran out of time is not
+           `in_time`, may have few jobs or none, and has an `after`; all pages together have each matching job once.
         """
         ...
 
@@ -448,8 +448,8 @@ class Transactions(Protocol):
 
         1. One that is still open after `limit`, or what the store itself finds long, is rolled back; whoever uses it
            then gets `TransactionTooLong`.
-        2. A write to the store by any other way, from inside of the block or from a task that was started there, takes
-           effect without waiting for the transaction's end, or raises `DeclarationError` at once.
+        2. Any other write to the store from inside of the block, or from a task that was started there, takes effect
+           without waiting for the end of the transaction, or raises `DeclarationError` at once.
         """
         ...
 

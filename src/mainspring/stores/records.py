@@ -81,7 +81,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     def __post_init__(self) -> None:
         """Raise `DeclarationError` for a text that is too long for an index entry of some store.
 
-        A row with such a text could be stored and never be claimed, and would fail every claim that comes across it.
+        A row with such a text could be stored and never be claimed, and would fail every claim that reads it.
         """
         if self.key is not None and key_length(self.key) > MAX_KEY_BYTES:
             raise _too_long("key", key_length(self.key), f"{MAX_KEY_BYTES} bytes")
@@ -147,7 +147,7 @@ class Delivery(Struct, frozen=True, kw_only=True, gc=False):
     term: int | None = None
     """The term of its task's breaker in which it was let through; None: it has none. To be handed back with its end."""
     unreadable: AttemptError | None = None
-    """Why its row could not be decoded. It cannot be run, and is to be ended as `Unreadable`."""
+    """Error of a row that could not be decoded. The job cannot be run; settle it as `Unreadable`."""
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
@@ -265,7 +265,7 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
     takes_census: bool = False
     """It counts what is in the store, for people, if it is the first of those that do."""
     ticks: bool = False
-    """It makes jobs of schedules; nodes that do take turns."""
+    """Whether it runs a ticker; nodes with a ticker take turns at slots."""
 
 
 class NodeView(Struct, frozen=True, kw_only=True):
@@ -482,7 +482,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     error: AttemptError | None = None
     """Of the last attempt that had one."""
     cut: Cut | None = None
-    """What a preview does not have: `payload` is the first bytes of it, `saved` and `result` are None."""
+    """Sizes of values that a preview leaves out: `payload` has the first bytes, `saved` and `result` are None."""
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):
@@ -503,7 +503,7 @@ class JobPage(Struct, frozen=True, kw_only=True):
     after: JobId | None = None
     """Where the next page begins; None if this was the last."""
     in_time: bool = True
-    """False: the time of one page was up before it was full; it may have few jobs or none, and goes on at `after`."""
+    """False: the page ran out of time before it was full. It may have few jobs or none; continue at `after`."""
 
 
 class Pause(Struct, frozen=True, kw_only=True):

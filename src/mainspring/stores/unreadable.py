@@ -1,8 +1,8 @@
 """Rows of jobs that cannot be decoded: edited by hand, damaged, or written by a newer version.
 
-One such row must not keep a node from its other jobs. So rows are decoded one by one. What cannot be read of a job is
-replaced by a default where jobs are shown, settled or taken from dead nodes; a claim delivers the job with the error, and
-its node ends it as failed, with the cause `unreadable`.
+One such row must not block other jobs, so rows are decoded one by one. Where jobs are shown, settled or taken from dead
+nodes, unreadable columns are replaced by defaults; a claim delivers the job with the error, and its node ends it as
+failed, with the cause `unreadable`.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 POLICY: Final = (Backoff.fixed(0), Retention(), True)
-"""In place of a policy. As if of a schedule: its run, if there is one, gets the end of the job."""
+"""Default for an unreadable policy. Marked as scheduled, so that a run of a schedule gets the end of the job."""
 
 
 def readable(read: Callable[[V], T], value: V, default: T) -> T:
     """Decode a value, or return the default."""
     try:
         return read(value)
-    except Exception:  # noqa: BLE001 -- whatever is in the row
+    except Exception:  # noqa: BLE001 -- a row may contain anything
         return default
 
 

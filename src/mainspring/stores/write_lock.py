@@ -1,7 +1,7 @@
-"""The write locks that the running code holds by open transactions, on stores with a single write lock.
+"""Write locks held by the running code's open transactions, on stores with a single write lock.
 
-Code inside of such a transaction that writes to the same store by another connection would wait for the lock that it
-holds itself, until the transaction has run out of time. So the store refuses such a write at once.
+Inside of such a transaction, a write to the same store through another connection would wait for the transaction's own
+lock until the transaction times out. So the store refuses such a write at once.
 
 The locks are in a context variable, which is copied into tasks that are started inside of the block. They would wait as
 well, so they are refused too, but only for as long as the transaction is open.
@@ -40,7 +40,7 @@ def hold(database: Hashable, holder: Holder) -> Iterator[None]:
     try:
         yield
     finally:
-        _held.set(outer)  # and no token: a block may be left in another context than it was entered in
+        _held.set(outer)  # not by a token: a block may be left in another context than it was entered in
 
 
 def is_held(database: Hashable | None = None) -> bool:

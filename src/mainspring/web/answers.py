@@ -12,7 +12,7 @@ ISOLATED: Final = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""On every answer: no page of another site has a handle on it, embeds it, or loads it as something else."""
+"""Headers of every answer, against pages of other sites that open, embed or load it."""
 HEADERS: Final = {
     **ISOLATED,
     "cache-control": "no-store",

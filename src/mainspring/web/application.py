@@ -45,7 +45,7 @@ MOST: Final = 1_000_000
 LOCAL: Final = Identity("local", frozenset(Permission))
 """Whoever asks from this machine, where there is no auth."""
 THREADS: Final = 2
-"""Threads that hide, encode and render. Two: they share the processor time of Python with the event loop."""
+"""Threads for redaction, encoding and rendering. Only two, because they share the GIL with the event loop."""
 LISTED: Final = f"…{BASE}/openapi.json says what can be asked for, and what each field takes"
 
 
@@ -95,7 +95,7 @@ Read: TypeAlias = Callable[[AnyRoute, Request], Awaitable[msgspec.Struct]]
 
 
 class Hiding(NamedTuple):
-    """What a program says about what is not shown."""
+    """Redaction options of a program."""
 
     redact: Iterable[str] = ()
     show_unknown: bool = False
@@ -182,7 +182,7 @@ class Desk:
         return response
 
     async def done(self, route: AnyRoute, who: Identity, said: Any, request: Request) -> Any:  # noqa: ANN401 - of the route's own types
-        """Do what is asked for, for somebody who may. Nothing is hidden yet in the record that this returns."""
+        """Call the handler of a route for an authorized identity. The record that this returns is not redacted yet."""
         if route.also is not None:
             allow(who, route.also(said))
         asked = Asked(self.app, who, said, self._redactor)
@@ -192,11 +192,11 @@ class Desk:
             return await route.handler(asked)
 
     def shown(self, record: T) -> T:
-        """Hide what is not to be shown, and shorten what is too long for an answer. Not for the event loop."""
+        """Redact a record and shorten values that exceed the budget of an answer. Not for the event loop."""
         return self._redactor.whole(record)
 
     async def offload(self, work: Callable[[], T]) -> T:
-        """Run what depends on the size of payloads beside the event loop, which may serve a whole site."""
+        """Run work that depends on the size of payloads outside the event loop, which may serve a whole site."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def store(self) -> Store:

@@ -36,9 +36,9 @@ class Came(NamedTuple):
 
 
 async def write_down(app: Mainspring, route: AnyRoute, came: Came, refusals: Refusals) -> None:
-    """Write a line, also where the request is cancelled. If it cannot be kept, what was done stays done.
+    """Write an audit line, even if the request is cancelled. If the write fails, the action is not undone.
 
-    All are in the log. In the store, refused changes of one identity beyond so many a minute are one line with a count.
+    The log gets every line. In the store, refused changes of one identity above a rate are one line with a count.
     """
     is_dry = came.problem is None and getattr(came.said, "dry_run", False)
     if is_dry and not route.runs_statements:
@@ -53,7 +53,7 @@ async def write_down(app: Mainspring, route: AnyRoute, came: Came, refusals: Ref
     )
     audit.info("%s %s %s: %d", entry.who, entry.action, entry.about, came.status)
     for who, number in refusals.over():
-        folded = entry_of(who, "refused", "more than have a line each", count=number, outcome="refused")
+        folded = entry_of(who, "refused", "above the rate limit", count=number, outcome="refused")
         await keep(app._connection.store, folded, came.began)  # noqa: SLF001 - as below
     is_refused = came.problem is not None and came.problem is not CUT_OFF and came.status < 500
     if came.who is not None and not (is_refused and not refusals.add(entry.who)):

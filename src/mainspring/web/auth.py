@@ -87,7 +87,7 @@ ROLES: Final[Mapping[str, frozenset[Permission]]] = {
     "operator": frozenset(Permission) - _ADMIN,
     "admin": frozenset(Permission),
 }
-"""Metrics is for programs that scrape: numbers, and names of queues and tasks. Viewers look; operators do what code has foreseen; admins also say what is to be done, and what is to be forgotten."""
+"""Metrics is for scrapers: numbers, and names of queues and tasks. Viewers read; operators use the actions on existing jobs and schedules; admins also enqueue and delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +209,16 @@ class TokenFile:
             raise DeclarationError(f"TokenFile {self._path}", str(error)) from error
         keys, problems = _keys(lines)
         if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
-            problems.append("others may write it, and add tokens: chmod go-w")
+            problems.append("writable by other accounts, which could add tokens; run chmod go-w")
         DeclarationError.unless(f"TokenFile {self._path}", ((False, problem) for problem in problems))
         return mark, keys
 
 
 class StartupToken:
-    """One token, drawn when the server starts and printed with its address, for a server without other auth.
+    """A random token, generated at startup and printed with the address, for a server without other auth.
 
-    An address of this machine is no proof of who asks: everybody with an account here has one, and so does everybody
-    behind a proxy that adds no header, as nginx does by default.
+    A loopback address does not identify a client: all accounts of the machine have it, and so have all clients behind a
+    proxy that adds no header, as nginx does by default.
     """
 
     challenge: Final = "Bearer"
@@ -233,7 +233,7 @@ class StartupToken:
 
 
 TOKENS: Final = (TokenFile, StartupToken)
-"""Ways to tell by a token, which a browser keeps in a cookie once somebody has signed in."""
+"""Authentication by token, which a browser keeps in a cookie after the sign-in."""
 
 
 class Key(NamedTuple):

@@ -128,7 +128,7 @@ class Dashboard:
         allow(who, route.permission)
         if leads_in(
             request, self._desk.origins
-        ):  # a search would take its time, by which the other site learns what is found
+        ):  # the other site could time a search, and infer whether it found anything
             return self._onward(request, who)
         part = request.query_params.get("part", "")
         if part and part not in page.parts:
@@ -150,11 +150,11 @@ class Dashboard:
         return HTMLResponse(await self._desk.offload(lambda: render(values)), headers=HEADERS)
 
     def _onward(self, request: Request, who: Identity) -> Response:
-        """Answer a link of another site to a search with a page that costs the same whatever would be found."""
+        """Answer a link from another site to a search with a page whose timing does not depend on the results."""
         values = self._values(request, who, None) | {
             "status": 200,
-            "heading": "A link of another site",
-            "message": "It leads to a search here. Nothing was looked for yet.",
+            "heading": "Link from another site",
+            "message": "The link opens a search, which has not been run yet.",
             "hint": "",
             "retry": None,
             "onward": f"?{request.scope['query_string'].decode('latin-1')}",

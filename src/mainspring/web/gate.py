@@ -30,7 +30,7 @@ _PROXIES: Final = (
 )
 """How the names of headers begin that proxies add."""
 ONE_THING: Final = frozenset({"id", "name", "task"})
-"""Words of an address that name one thing: to read that takes the same time, whatever it holds."""
+"""Query parameters that name one object, which takes the same time to read whatever it contains."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -94,7 +94,7 @@ def check_look(connection: HTTPConnection, trusted: Collection[str]) -> None:
 
 
 def leads_in(connection: HTTPConnection, trusted: Collection[str]) -> bool:
-    """Say whether a page of another site has led a browser here with more words than name one thing."""
+    """Return whether a browser followed a link of another site whose query does more than name one object."""
     site = connection.headers.get("sec-fetch-site", "none")
     if site in {"same-origin", "none"} or connection.headers.get("origin") in trusted:
         return False
@@ -103,7 +103,7 @@ def leads_in(connection: HTTPConnection, trusted: Collection[str]) -> bool:
 
 
 def check_search(connection: HTTPConnection, trusted: Collection[str]) -> None:
-    """Refuse a link of another site to an answer that takes its time."""
+    """Refuse a link from another site to a search, whose duration would reveal its results."""
     if leads_in(connection, trusted):
         raise _foreign(connection.headers["sec-fetch-site"])
 

@@ -43,7 +43,9 @@ class Guesses:
             wait = ceil(min(wrong.values()) + WITHIN - self._now())
             hint = f"it goes on in {wait} s"
             headers = {"retry-after": str(wait)}
-            raise Problem(429, "too_many", "too many wrong passwords or tokens came from there", hint, headers=headers)
+            raise Problem(
+                429, "too_many", "too many wrong passwords or tokens from this address", hint, headers=headers
+            )
 
     def was_wrong(self, connection: HTTPConnection, given: bytes) -> None:
         """Keep in mind that this was none."""
@@ -58,7 +60,7 @@ class Guesses:
             del self._wrong[next(iter(self._wrong))]
         if len(wrong) == MOST:
             log.warning(
-                "%d wrong passwords or tokens came from %s; requests from there are refused for a minute", MOST, place
+                "%d wrong passwords or tokens from %s; requests from that address are refused for a minute", MOST, place
             )
 
     def _recent(self, place: str) -> dict[bytes, float]:

@@ -20,7 +20,7 @@ _ERRORS: Final = {
     "413": "it is too large",
     "415": "it is no JSON",
     "422": "it can be read, and makes no sense",
-    "429": "too many wrong passwords or tokens came from there",
+    "429": "too many wrong passwords or tokens from this address",
     "500": "something went wrong",
     "503": "the store is not there",
 }

@@ -59,9 +59,9 @@ class Route(Generic[Q, A]):
     also: Callable[[Q], Permission] | None = None
     """Another permission that is needed, where that hangs on what is asked for."""
     searches: bool = False
-    """It may take a second of the store's time: only a few at a time for each identity."""
+    """Whether it may keep the store busy for a second; the number of concurrent calls per identity is limited."""
     runs_statements: bool = False
-    """A dry run of it hands a statement to the program too, and so it leaves a line in the audit log."""
+    """Whether a dry run also passes a statement to the program, and is therefore written to the audit log."""
 
     @property
     def changes(self) -> bool:

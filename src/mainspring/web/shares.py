@@ -1,4 +1,4 @@
-"""Limits per identity: what one person, or whoever has their token, may take of what all share."""
+"""Limits per identity on shared resources: searches and lines of the audit log."""
 
 import asyncio
 import logging
@@ -13,17 +13,17 @@ from mainspring.web.problems import Problem
 log = logging.getLogger("mainspring.web")
 
 SEARCHES: Final = 2
-"""Of one identity at a time: a SQLite store has two threads for searches, and each may take a second."""
+"""Concurrent searches of one identity: a SQLite store has two threads for searches, and each may take a second."""
 WAITING_SEARCHES: Final = 50
-"""Of one identity that wait for their turn; more are refused."""
+"""Queued searches of one identity; more are refused."""
 REFUSALS: Final = 20
-"""Refused changes of one identity in a minute that each have a line in the store."""
+"""Refused changes of one identity per minute that are stored as single lines."""
 MINUTE_S: Final = 60.0
-MOST_IDENTITIES: Final = 10_000
+MAX_IDENTITIES: Final = 10_000
 
 
 class Searches:
-    """Turns of searches, a few at a time for each identity."""
+    """Concurrency limit for searches, by identity."""
 
     def __init__(self) -> None:
         self._turns: Final[dict[str, asyncio.Semaphore]] = {}
@@ -31,9 +31,9 @@ class Searches:
 
     @asynccontextmanager
     async def turn(self, identity: str, is_gone: Callable[[], Awaitable[bool]]) -> AsyncIterator[None]:
-        """Wait for a turn. Who has gone away meanwhile is not searched for any more: raises `Problem`."""
+        """Wait for a turn. Raises `Problem` if the client has disconnected meanwhile."""
         if self._asked[identity] >= SEARCHES + WAITING_SEARCHES:
-            raise Problem(429, "too_many", f"{identity} has too many searches under way", headers={"retry-after": "5"})
+            raise Problem(429, "too_many", f"too many searches of {identity} are running", headers={"retry-after": "5"})
         turn = self._turns.setdefault(identity, asyncio.Semaphore(SEARCHES))
         has_to_wait = turn.locked()
         self._asked[identity] += 1
@@ -49,7 +49,7 @@ class Searches:
 
 
 class Refusals:
-    """Refused changes of the last minute, by identity: past some, they are counted instead of kept one by one."""
+    """Refused changes of the last minute, by identity; above a limit they are only counted."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now: Final = now
@@ -57,16 +57,16 @@ class Refusals:
         self._count: Final[Counter[str]] = Counter()
 
     def add(self, identity: str) -> bool:
-        """Count a refused change; False: it is one too many to have a line of its own."""
+        """Count a refused change; False if it is above the limit of single lines."""
         if identity not in self._begun:
-            if len(self._begun) >= MOST_IDENTITIES:
+            if len(self._begun) >= MAX_IDENTITIES:
                 return False
             self._begun[identity] = self._now()
         self._count[identity] += 1
         return self._count[identity] <= REFUSALS
 
     def over(self) -> list[tuple[str, int]]:
-        """Take out whose minute is over, with the number of those that had no line."""
+        """Remove identities whose minute has expired; return the number of refusals without a line of each."""
         ended = [identity for identity, begun in self._begun.items() if self._now() - begun >= MINUTE_S]
         found = [(identity, self._count.pop(identity) - REFUSALS) for identity in ended]
         for identity in ended:
@@ -89,5 +89,5 @@ class Strangers:
             log.warning("request without valid credentials from %s%s", address or "an unknown address", more)
             logged_at, number = self._now(), -1
         self._seen[address] = (logged_at, number + 1)
-        if len(self._seen) > MOST_IDENTITIES:
+        if len(self._seen) > MAX_IDENTITIES:
             del self._seen[next(iter(self._seen))]

@@ -16,8 +16,8 @@ from mainspring.errors import StoreError
 
 MOST: Final = 200
 """Streams at a time; each is an open connection."""
-MOST_OF_ONE: Final = 50
-"""Streams of one identity. Where all sign in as one, by a password, these are the pages of all."""
+MAX_STREAMS_PER_IDENTITY: Final = 50
+"""Streams of one identity. With a shared password, all users are one identity."""
 APART: Final = timedelta(seconds=1)
 AT_LEAST: Final = timedelta(seconds=5)
 """So often at least; it keeps proxies from taking the connection for dead, too."""
@@ -46,7 +46,7 @@ class Ticks:
 
     def is_full(self, identity: str = "") -> bool:
         """Whether there are too many streams, of all or of one identity."""
-        return len(self._open) >= MOST or (bool(identity) and self._by[identity] >= MOST_OF_ONE)
+        return len(self._open) >= MOST or (bool(identity) and self._by[identity] >= MAX_STREAMS_PER_IDENTITY)
 
     def __len__(self) -> int:
         return len(self._open)

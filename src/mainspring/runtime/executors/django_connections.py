@@ -1,8 +1,8 @@
 """Django's database connections in the threads and processes that run tasks.
 
-A connection of Django belongs to a thread. In a web server Django closes those that are broken or too old when a request
-begins and when it ends. Threads of a node see no requests: without the same around each call, a connection that the
-server has closed would fail every later call of its thread.
+A Django connection belongs to a thread. In a web server, Django closes broken and expired connections at the start and
+the end of each request. The threads of a node serve no requests: without the same around each call, a connection that
+the server has closed would fail every later call in its thread.
 
 Django is never imported here. Where the program has not loaded and configured it, nothing happens.
 """
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def call_with_fresh_connections(function: Callable[[], T]) -> T:
-    """Call a function, and have Django close connections that are broken or too old before and after, in this thread."""
+    """Call a function, and close broken and expired Django connections of this thread before and after it."""
     _close_old_connections()
     try:
         return function()
@@ -33,5 +33,5 @@ def _close_old_connections() -> None:
     try:
         if configuration.settings.configured:
             database.close_old_connections()
-    except Exception:  # how a function ended is not changed by it
+    except Exception:  # must not change the outcome of the function
         log.exception("Django: close_old_connections failed; the call goes on")

@@ -18,7 +18,7 @@ CANNOT_TRAVEL: Final = (SystemExit, KeyboardInterrupt, StopIteration, GeneratorE
 """What means something else to an event loop than it did to the function that raised it."""
 
 _CANCELLED: Final = "something that the function awaited was cancelled"
-_MOST_NOTES: Final = 100
+_MAX_NOTES: Final = 100
 _CARRIED: Final = "__mainspring_error__"
 _OURS: Final = ("mainspring", "asyncio")
 
@@ -33,7 +33,7 @@ def attempt_error(raised: BaseException) -> AttemptError:
 
     Never raises, whatever the error's own methods do: also `SystemExit` in a `__str__` must not end the node.
     """
-    with suppress(BaseException):  # of a class that makes even looking an adventure
+    with suppress(BaseException):  # attribute access may run code of the error's class
         carried = raised.__dict__.get(_CARRIED)
         if isinstance(carried, AttemptError):
             return carried
@@ -61,7 +61,7 @@ def _message(raised: BaseException) -> str:
             return _CANCELLED
         text = raised.reason if isinstance(raised, Signal) and hasattr(raised, "reason") else str(raised)
         return storable(text, LONGEST_MESSAGE)
-    except BaseException as error:  # noqa: BLE001 - whatever a handler's own error class does
+    except BaseException as error:  # noqa: BLE001 - raised by code of a handler's error class
         return f"(its message cannot be shown: str() raised {type(error).__name__})"
 
 
@@ -89,7 +89,7 @@ def _shorten(told: traceback.TracebackException) -> None:
                 setattr(one, name, storable(text, LONGEST_TRACEBACK))
         notes = getattr(one, "__notes__", None)
         if isinstance(notes, list | tuple):
-            last = notes[-_MOST_NOTES:]
+            last = notes[-_MAX_NOTES:]
             one.__notes__ = [storable(note, LONGEST_MESSAGE) if isinstance(note, str) else note for note in last]
         left += filter(None, (one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())))
 

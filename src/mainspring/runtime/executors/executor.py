@@ -62,4 +62,4 @@ def decode_result(definition: Definition, result: bytes) -> object:
 def _bad_result(definition: Definition, error: Exception) -> BadResult:
     if isinstance(error, PayloadError):
         return BadResult(error.subject, error.path, error.problem)
-    return BadResult(f"result of {definition.name}", "", f"it cannot be encoded, {type(error).__name__}")
+    return BadResult(f"result of {definition.name}", "", f"cannot be encoded: {type(error).__name__}")

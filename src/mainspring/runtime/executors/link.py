@@ -39,7 +39,7 @@ class Hold:
         self.thread = thread
         """Its number while it is at this work; several may have the same name."""
         self.thread_ended = False
-        """Whether the function has ended, as its thread recorded it: also when the loop waits for it no longer."""
+        """Whether the function has ended, as recorded by its thread, even if the loop no longer waits for it."""
         self._held: AbstractContextManager[None] | None = None
         self._waiting = 0
         self._over = False
@@ -141,11 +141,11 @@ class LoopLink:
         return self._paused + (0.0 if self._paused_at is None else self.clock.monotonic() - self._paused_at)
 
     def pause_clock(self) -> None:
-        """Let no time count for the timeout: the function waits for a process to be started."""
+        """Pause the timeout: the function waits for a process to start."""
         self._paused_at = self.clock.monotonic()
 
     def resume_clock(self) -> None:
-        """Let time count again; does nothing if it does."""
+        """Resume the timeout; does nothing if it is not paused."""
         self._paused = self.paused
         self._paused_at = None
 

@@ -194,7 +194,7 @@ class _Conversation:
             with outside(self._what):
                 message = await self._patiently(self._child.pipe.receive)
             if message is not None and message.call != self._call.number:
-                raise await self._death(f"it sent a message of call {message.call} during call {self._call.number}")
+                raise await self._death(f"received a message of call {message.call} during call {self._call.number}")
             match message:
                 case Began():
                     self._begin()
@@ -259,8 +259,8 @@ class _Conversation:
         self._child.pipe.send(Kept(save.number, thrown(error) if error else None))
 
     async def _death(self, problem: str = "") -> BaseException:
-        """Learn how the child died. One that has merely closed its connection is no use any more, nor is one whose
-        messages cannot be trusted.
+        """Return how the child died. A child that has only closed its connection, or that sent an unexpected message,
+        is ended.
         """
         timer = after(KILL_GRACE, self._child.kill)
         with outside(self._what):

@@ -6,8 +6,8 @@ terminal and SIGTERM from a service manager do, are the node's to understand: he
 ends a function only after the node has told it to stop.
 
 Both hold for this process alone. A process that a function forks gets the signal handlers of an ordinary Python program,
-or `multiprocessing` could not terminate its workers; and it never sends anything to the node: one that would, because
-the function has returned in it, exits with `FORKED`.
+or `multiprocessing` could not terminate its workers. It never sends anything to the node: instead of sending, for
+example because the function has returned in it, it exits with `FORKED`.
 """
 
 import faulthandler
@@ -105,7 +105,7 @@ class Slot:
             answer = Raised(call.number, thrown(error))
         finally:
             self._link = self._invocation = None
-        self._check_process()  # before `end`, whose lock a thread that was not forked may hold for ever
+        self._check_process()  # before `end`, whose lock may be held forever by a thread of the parent
         link.end()
         for stream in (sys.stdout, sys.stderr):  # a child that is killed later must not take this call's words with it
             with suppress(Exception):
@@ -136,7 +136,7 @@ class Slot:
         return kept
 
     def _check_process(self) -> None:
-        """End a process that a function has forked: the node would take what it sends for the slot's own."""
+        """Exit if this process was forked by a function: the node cannot distinguish its messages from the slot's."""
         if os.getpid() != self._pid:
             os.write(2, f"mainspring: process {os.getpid()}: {_FORKED}\n".encode())
             os._exit(FORKED)
@@ -214,7 +214,7 @@ class Slot:
 
 
 _FORKED: Final = (
-    "forked by a task's function, it cannot use the slot's connection to the node, and ends; "
+    "forked by a task's function, cannot use the slot's connection to the node, exiting; "
     "end a forked process with os._exit(), and use the context in the slot's own process only"
 )
 
@@ -222,8 +222,8 @@ _FORKED: Final = (
 class _OwnHandlers:
     """Signal handlers of this process, which a process that is forked from it does not inherit.
 
-    There the former handlers are put back, unless a function has set its own meanwhile. The signals are blocked during
-    the fork: one that came before the former handler is back would be lost, as when `Process.terminate()` follows
+    The fork restores the former handlers, unless a function has set its own meanwhile. The signals are blocked during
+    the fork: a signal before the former handler is restored would be lost, as when `Process.terminate()` follows
     `Process.start()`.
     """
 

@@ -41,7 +41,7 @@ class SlotLink:
         self._over = False
 
     def begin(self, remaining: float | None) -> None:
-        """Start the clock: the function is called now, and has so many seconds."""
+        """Start the timeout: the function is called now, with `remaining` seconds."""
         self.deadline = None if remaining is None else self.clock.monotonic() + remaining
 
     def stop(self) -> None:

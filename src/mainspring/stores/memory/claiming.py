@@ -26,14 +26,14 @@ class Room:
         return self._left > 0
 
     def has(self, lane: Lane) -> bool:
-        """Say whether one more may come from this lane, at once or ahead."""
+        """Return whether one more may be claimed from this lane, at once or ahead."""
         queue = lane.kind.queue
         if self._taken[queue] >= self._request.room_in(queue):
             return False
         return not lane.kind.suspect or self._suspects > 0
 
     def must_wait(self, lane: Lane) -> bool:
-        """Say whether a job of this lane has to wait for a free place, and all that comes behind it with it."""
+        """Return whether a job of this lane, and all jobs behind it, must wait for a free place."""
         return lane.kind.last_chance and self._at_once <= 0
 
     def take(self, lane: Lane) -> None:

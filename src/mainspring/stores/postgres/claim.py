@@ -45,7 +45,7 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
     asked = asked_of(lines, request)
     wanted = request.room + request.ahead
     if request.ahead and any(lane.last for _, lane in asked):
-        # Of last chances no more than can start. Others would be cut short too, so only where such were given before.
+        # No more last chances than can start. This limits other jobs too, so only if the claim before met last chances.
         wanted = request.room if lines.last_chances else 0
     if (
         not asked

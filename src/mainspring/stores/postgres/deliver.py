@@ -56,10 +56,10 @@ def traces_of(rows: Sequence[Row]) -> Verb[dict[JobId, list[Any]]]:
 
 
 def delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
-    """Make what a node is given; of a row that cannot be decoded, what is needed to end the job."""
+    """Return the delivery of a row; for a row that cannot be decoded, a delivery that can only be ended."""
     try:
         return _decoded(node, lane, row, traces)
-    except Exception as error:  # noqa: BLE001 -- whatever is in the row: it is claimed, as the others are
+    except Exception as error:  # noqa: BLE001 -- any row can be claimed, whatever it contains
         return _undecoded(node, lane, row, problem(error))
 
 

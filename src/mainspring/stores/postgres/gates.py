@@ -210,9 +210,9 @@ FIRST_KEY: Final = ("", b"")
 
 
 def mend(at: datetime | None, limit: int, after: tuple[str, bytes]) -> Verb[tuple[int, tuple[str, bytes]]]:
-    """Give up places that leaked, and have the keys looked at that jobs are parked behind. Several statements.
+    """Free leaked places, and wake keys with parked jobs. Several statements.
 
-    It begins behind the task and key `after`. Returns how many places there were, and where the next one is to begin.
+    It begins behind the task and key `after`. Returns the number of places, and where the next call is to begin.
     """
     ((count,),) = yield Ask(_MEND, (limit,))
     woken = yield Ask(_WAKE_PARKED, (limit, *after))

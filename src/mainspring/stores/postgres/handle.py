@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 SYSTEM_CLOCK: Final = SystemClock()
 HINTS_AT_ONCE: Final = 5
-"""Transactions of users that notify in a row before there is one in 20 ms: in a process that has few, each of them does."""
+"""User transactions that may notify in a burst before the rate limit of one in 20 ms applies."""
 
 
 class Handle:
@@ -75,7 +75,7 @@ class Handle:
         _ALL.add(self)
 
     def after_fork(self) -> None:
-        """Begin anew in a child; connections and notifications do so by themselves."""
+        """Reset the state in a forked child; connections and notifications reset themselves."""
         self._lines.after_fork()
         self._head.after_fork()
 
@@ -109,7 +109,7 @@ class Handle:
         return self._users_hint(min(self.now(), least))
 
     def _users_hint(self, least: datetime | None) -> Hint | None:
-        """Return what a user's own transaction is to notify; None: nothing, because another did a moment ago.
+        """Return the notification of a user's own transaction; None if another one was sent a moment ago.
 
         PostgreSQL commits transactions that notify one after the other, and prepares none for a two-phase commit.
         """

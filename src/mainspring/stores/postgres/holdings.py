@@ -1,10 +1,10 @@
-"""Jobs that a node holds, as far as this handle knows.
+"""Jobs that a node holds, as recorded from the answers to its claims.
 
-A renewal reads these by their ids. Time plays no part: a claim can become visible long after it was sent (its commit
-waits for a synchronous standby), and the database's clock can be set back. A claim without an answer is found by a look
-at all that the node runs: when an answer is missing, after a gap between renewals, and every 30 s. That look walks over
-the index entries of everything that the node has run since the oldest snapshot began, so it takes a twentieth of the
-time at most.
+A renewal reads these by their ids. Times are not compared: a claim can become visible long after it was sent (its commit
+waits for a synchronous standby), and the database's clock can be set back. A claim without an answer is found by a scan
+of all running jobs of the node: when an answer is missing, after a gap between renewals, and every 30 s. The scan reads
+the index entries of every job that the node has run since the oldest snapshot began, so it is limited to a twentieth of
+the time.
 """
 
 import threading
@@ -19,16 +19,16 @@ T = TypeVar("T")
 WHOLE_LOOK_INTERVAL_S: Final = 30.0
 GAP_S: Final = 3.0
 """Between two renewals: twice the longest beat."""
-_SHARE: Final = 20
+_SCAN_PAUSE_FACTOR: Final = 20
 
 
 class Holdings:
-    """What one node holds. May be used from any thread: a node claims on one loop and renews on another."""
+    """The jobs of one node. Safe in any thread: a node claims on one loop and renews on another."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._added: dict[JobId, int] = {}
-        """The jobs, and during which renewal each was added."""
+        """The jobs, each with the number of the renewal during which it was added."""
         self._renewal = 0
         self._renewed_at: float | None = None
         self._is_doubtful = False
@@ -45,7 +45,7 @@ class Holdings:
         self._is_doubtful = True
 
     def tried(self, verb: Callable[[], Verb[T]]) -> Callable[[], Verb[T]]:
-        """Have a claim that is tried again recorded as one that was left without an answer."""
+        """Wrap a claim, so that each retry records that the try before was left without an answer."""
         calls = 0
 
         def call() -> Verb[T]:
@@ -74,10 +74,10 @@ class Holdings:
     def end_look(self, now: float, took: float) -> None:
         """Plan the next look at all jobs, after one that took so many seconds, or failed after them."""
         self._look_at = now + WHOLE_LOOK_INTERVAL_S
-        self._not_before = now + _SHARE * took
+        self._not_before = now + _SCAN_PAUSE_FACTOR * took
 
     def end_renewal(self, number: int, held: Iterable[JobId]) -> None:
-        """Forget the jobs that were not reported, but for those that were added since the renewal began."""
+        """Remove jobs that were not reported, except those added since the renewal began."""
         with self._guard:
             kept = {job: added for job, added in self._added.items() if added > number}
             self._added = dict.fromkeys(held, number) | kept

@@ -27,7 +27,7 @@ def hosts(dsn: str) -> tuple[Host, ...]:
     user = user.replace("@", "%40")  # of a password that nobody has quoted
     ports = (_PORT.search(one) for one in where.split(","))
     if parts.fragment or not all(port is None or port[1].isdecimal() for port in ports):
-        raise ValueError("a part of the password may stand in the place of the host or the port")
+        raise ValueError("the host or the port may contain a part of the password")
     if where:
         return tuple(Host(unquote(one), parts._replace(netloc=f"{user}{at}{one}").geturl()) for one in where.split(","))
     return tuple(_in_query(parts)) or (Host("localhost", dsn),)

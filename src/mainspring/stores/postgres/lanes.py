@@ -25,7 +25,7 @@ class Lane(NamedTuple):
     priority: int
     suspect: bool = False
     last: bool = False
-    """A loss would end its jobs, though they were not lost before."""
+    """A loss would end its jobs, which are not suspects."""
 
     @property
     def is_last_chance(self) -> bool:

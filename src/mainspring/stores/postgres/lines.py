@@ -234,7 +234,7 @@ class Lines:
 
 
 def lane_numbered(number: int, queue: str, task: Name, priority: int) -> Lane:
-    """Make out which of three lanes has a number: that of the suspects, of the other last chances, or of the rest."""
+    """Return which of three lanes has a number: suspects, other last chances, or the rest."""
     lanes = (Lane(queue, task, priority), Lane(queue, task, priority, last=True))
     return next((lane for lane in lanes if lane.number == number), Lane(queue, task, priority, suspect=True))
 

@@ -27,8 +27,8 @@ _TEXTS: Final = statement("outbox_clear_texts")
 STEP: Final = 1000
 """Messages that are deleted by one statement, and rows that say which numbers they had."""
 FEW: Final = 5
-_READING_A_DAY_S: Final = 60.0
-"""Seconds that the check before a day is emptied may take: it reads all of the day, without a lock."""
+_DAY_CHECK_LIMIT_S: Final = 60.0
+"""Time limit of the check before a day is emptied: it reads the whole day, without a lock."""
 _NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _ALWAYS: Final = (datetime(1, 1, 1, tzinfo=UTC), 0)
 
@@ -106,7 +106,7 @@ async def _clear_days(connections: Runs, at: datetime | None, there: Sequence[Da
     passed = [day for day in there if day.has_passed and day.is_ours]
     filled = {day.first for day in passed if day.is_filled}
     for first in sorted(filled):
-        await connections.run(partial(_of_day, _EMPTY, first), whole=True, timeout=_READING_A_DAY_S)
+        await connections.run(partial(_of_day, _EMPTY, first), whole=True, timeout=_DAY_CHECK_LIMIT_S)
     if filled:
         filled -= {day.first for day in await connections.run(lambda: days(at)) if day.is_filled}
     empty = [day.first for day in passed if not day.is_filled]

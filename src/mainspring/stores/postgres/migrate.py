@@ -77,7 +77,7 @@ WANTED: Final = MIGRATIONS[-1].number
 WITH_OUTBOXES: Final = 4
 """From this one on there is a log of messages, which is in days, too."""
 WITH_NODE_CODE: Final = 8
-"""From this one on it is known which code each node has."""
+"""The first migration that records the code version of each node."""
 
 
 class Found(NamedTuple):
@@ -110,7 +110,7 @@ def found(schema: str) -> Verb[Found]:
 
 
 def check_code(store: str, wanted: int = WANTED) -> Verb[None]:
-    """Raise if the tables do not serve this code any more. One statement."""
+    """Raise if the tables no longer support this code. One statement."""
     ((version, oldest_code),) = yield Ask(_READ)
     _check_code(store, version, oldest_code, wanted)
 
@@ -190,7 +190,7 @@ def _expect_no_older_nodes(store: str, step: Migration) -> Verb[None]:
     if older:
         raise SchemaError(
             store,
-            f"migration {step.number} ends what older code can do with the tables, and nodes of older code are running: "
+            f"migration {step.number} is incompatible with older code, and nodes of older code are running: "
             f"{', '.join(older)}; stop them, then run `mainspring migrate`. Nothing was changed",
         )
 

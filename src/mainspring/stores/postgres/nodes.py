@@ -46,7 +46,7 @@ def gone(node: NodeId) -> NodeGone:
 
 
 def join(at: datetime | None, node: NodeRecord, code: int = migrate.WANTED) -> Verb[int]:
-    """Begin to be a node; `code` is the last migration that its code knows. One statement."""
+    """Register a node; `code` is the last migration in its code. One statement."""
     joined = yield Ask(_JOIN, (at, node.id, encode(node), code))
     if not joined:
         yield from migrate.check_code(_STORE, code)

@@ -59,11 +59,11 @@ class Look(NamedTuple):
     foreign: list[int]
     """Those of them that were last looked at in another cluster."""
     settled: dict[int, str]
-    """By line, the names of last chunks of which nothing late can come any more."""
+    """By line, the names of last chunks that no late message can follow."""
 
 
 def look(at: datetime | None, outboxes: Sequence[str], settled: Iterable[str] = ()) -> Verb[Look]:
-    """Look how partitions stand; `settled` is what an earlier look has found to be so. One statement."""
+    """Read the state of partitions; `settled` are the chunks that an earlier call returned as settled. One statement."""
     rows = yield Ask(_LOOK, (at, list(outboxes), list(settled)))
     return Look(
         rows[0][0] if rows else None,

@@ -17,7 +17,7 @@ from mainspring.stores.postgres.statements import Statement, statement
 from mainspring.stores.postgres.verb import Ask, Verb
 
 AHEAD: Final = 14
-"""For how many days to come there are tables: jobs that are kept for longer go to `history_long`."""
+"""Days ahead for which there are tables: jobs that are kept for longer go to `history_long`."""
 
 RETRY_AFTER_S: Final = 3600.0
 """Seconds until a process tries again to make a day that it could not make."""
@@ -86,7 +86,7 @@ def drop(limit: int) -> Verb[int]:
 
 
 class Pace:
-    """When this process next tries to make a day of history."""
+    """Rate limit of this process for creating a day of history."""
 
     def __init__(self, clock: Callable[[], float] = system_time.monotonic) -> None:
         self._clock = clock

@@ -43,7 +43,7 @@ def policy(text: str) -> tuple[Backoff, Retention, bool]:
     """Read what the jobs of a task share; last, whether they are those of a schedule."""
     initial, increment, cap, succeeded, failed, multiplier, jitter, *of_schedule = msgspec.json.decode(text)
     if of_schedule not in ([], [True]):
-        raise ValueError(f"a policy has more than this version can read: {text}")
+        raise ValueError(f"policy has more elements than this version can read: {text}")
     backoff = Backoff(
         initial=timedelta(0, 0, initial),
         increment=timedelta(0, 0, increment),
@@ -67,7 +67,7 @@ def key_text(stored: bytes | None) -> str | None:
 
 
 def shown_key(stored: bytes | None) -> str | None:
-    """Read a key, or whatever can be decoded of it."""
+    """Read a key, or its readable part."""
     return readable(key_text, stored, None if stored is None else bytes(stored).decode(errors="replace"))
 
 
@@ -129,7 +129,7 @@ def job(row: Row) -> Job:
     id, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts,
     policy, expires_at, cancel_requested_at, finished_at, keep_until, cause, and one that is the reader's own.
 
-    Of a row that cannot be decoded, whatever can be.
+    Of a row that cannot be decoded, the readable columns.
     """
     (
         id_, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts,

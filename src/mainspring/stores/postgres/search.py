@@ -29,7 +29,7 @@ SOME: Final = 0.1
 """Of a page: as long as a step of a walk brings so many, it is as quick as an index."""
 AT_ONCE: Final = 200
 """Jobs that are read whole in one statement, at most."""
-LONGEST_PAYLOAD: Final = 2**31 - 1
+MAX_PAYLOAD_BYTES: Final = 2**31 - 1
 """Bytes; a preview of this size leaves out saved values and results only."""
 
 
@@ -93,7 +93,7 @@ class Looking:
     @property
     def read_bytes(self) -> int | None:
         """Bytes of each payload that are read: all, where arguments are compared."""
-        return LONGEST_PAYLOAD if self.preview is not None and self.which.argument is not None else self.preview
+        return MAX_PAYLOAD_BYTES if self.preview is not None and self.which.argument is not None else self.preview
 
     @property
     def is_full(self) -> bool:

@@ -36,8 +36,8 @@ class Settings:
     """Whether a pooler in between gives each transaction another server connection; None: found out."""
 
     def __post_init__(self) -> None:
-        """Raise `DeclarationError` for a schema name that statements could not name in a string as well."""
-        problem = f"schema {self.schema!r}: a name of up to 63 letters, digits and _ is needed, and no digit first"
+        """Raise `DeclarationError` for a schema name that would have to be quoted in statements."""
+        problem = f"schema {self.schema!r}: must be up to 63 letters, digits and _, not beginning with a digit"
         DeclarationError.unless("PostgresStore", [(_SCHEMA.fullmatch(self.schema) is not None, problem)])
 
     @property

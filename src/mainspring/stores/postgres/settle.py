@@ -129,7 +129,7 @@ def hold_waiting(id_: JobId) -> Verb[Job | None]:
 
 
 def settle_free(at: datetime | None, settlements: Sequence[Settlement], write: Write) -> Verb[Answers]:
-    """Write those of these changes whose jobs nobody else holds; a job that has finished counts as held. Several statements."""
+    """Write the changes of jobs that no other transaction holds; finished jobs count as held. Several statements."""
     free = {id_ for (id_,) in (yield Ask(_HOLD_FREE, ([_id(one) for one in settlements],)))}
     places = [place for place, one in enumerate(settlements) if _id(one) in free]
     answers = (yield from write(at, [settlements[place] for place in places])) if places else []
@@ -139,7 +139,7 @@ def settle_free(at: datetime | None, settlements: Sequence[Settlement], write: W
 def settle_briefly(
     at: datetime | None, settlements: Sequence[Settlement], write: Write, patience: float
 ) -> Verb[list[Settled]]:
-    """Write changes, and wait for their jobs no longer than so many seconds. Several statements."""
+    """Write changes, waiting at most `patience` seconds for the locks on their jobs. Several statements."""
     yield Ask(_BE_BRIEF, (f"{max(1, round(1000 * patience))}ms",))
     return (yield from write(at, settlements))
 

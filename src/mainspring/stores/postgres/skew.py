@@ -28,7 +28,7 @@ class _Sample(NamedTuple):
     offset: timedelta
 
     def contradicts(self, other: "_Sample") -> bool:
-        """Say whether no offset fits both: each is right to half of the time that it took."""
+        """Return whether no offset fits both: the error of each is at most half of its duration."""
         return abs(self.offset - other.offset) > (self.took + other.took) / 2
 
 

@@ -17,7 +17,7 @@ _SCHEMA: Final = re.compile(r"\bmainspring\.")
 _PLACE: Final = re.compile(r"\$(\d+)")
 _CALL: Final = re.compile(r"(?<![\w.\"])([a-z][a-z_0-9]*)\(")
 _SYNTAX: Final = frozenset({"coalesce", "greatest", "least", "extract", "position"})
-"""Expressions that look like calls of functions; PostgreSQL itself decides what they mean."""
+"""Expressions with the syntax of function calls, which PostgreSQL does not look up in the search path."""
 
 
 class Statement(NamedTuple):
@@ -53,13 +53,13 @@ def qualified(text: str, schema: str) -> str:
 
 def _qualified_call(call: re.Match[str]) -> str:
     # With several arguments unnest is syntax as well, and may not be qualified.
-    if call[1] in _SYNTAX or (call[1] == "unnest" and _has_several(call.string, call.end())):
+    if call[1] in _SYNTAX or (call[1] == "unnest" and _has_several_arguments(call.string, call.end())):
         return call[0]
     return f"pg_catalog.{call[0]}"
 
 
-def _has_several(text: str, start: int) -> bool:
-    """Say whether the arguments that begin there are more than one."""
+def _has_several_arguments(text: str, start: int) -> bool:
+    """Return whether the call whose arguments begin at `start` has more than one."""
     depth = 1
     for character in text[start:]:
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(character, 0)

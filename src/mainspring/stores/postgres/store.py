@@ -93,7 +93,7 @@ _IN_TIME: Final = 0.8
 """The share of a timeout within which a statement has to reach the server: the clocks are known to less than the rest."""
 _MIGRATION: Final = 3600.0
 """Seconds that one statement of a migration may take: an index that takes longer would be begun anew at each start."""
-_PATIENCE: Final = 0.1
+_LOCK_WAIT_S: Final = 0.1
 """Seconds for which the end of an attempt waits for its job, if another transaction holds it."""
 _ROUNDS: Final = 100
 """How often a claim goes on that only parked blocked jobs; each time a thousand of each lane."""
@@ -158,7 +158,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         return claimed
 
     def _holdings_of(self, node: NodeId) -> Holdings:
-        """Find what a node holds; nothing is kept of one that has not renewed, whose first renewal looks at everything."""
+        """Return the holdings of a node; before its first renewal, which scans all jobs, they are not kept."""
         return self._holdings.get(node) or Holdings()
 
     async def _claim(self, request: ClaimRequest, holdings: Holdings) -> tuple[Claimed, bool]:
@@ -207,12 +207,12 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         return answers
 
     async def _write(self, settlements: Sequence[Settlement], write: Write) -> dict[int, Settled]:
-        """Write changes the long way. Ends of attempts do not wait for each other's jobs where somebody holds one."""
+        """Write changes in a transaction. A job that another transaction holds does not delay the ends of other attempts."""
         if any(one.change.node is None for one in settlements):
             return dict(enumerate(await self._run(lambda: write(self._at, settlements), whole=True)))
         answers = await self._run(lambda: settle.settle_free(self._at, settlements, write), whole=True)
         parts = [[place for place in range(len(settlements)) if place not in answers]]
-        patience, until = _PATIENCE, time.monotonic() + 2 * _PATIENCE
+        patience, until = _LOCK_WAIT_S, time.monotonic() + 2 * _LOCK_WAIT_S
         while parts:
             part = parts.pop()
             rest = [settlements[place] for place in part]
@@ -366,7 +366,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
     async def _all_held(
         self, node: NodeId, holdings: Holdings, known: tuple[records.Held, ...], *, must: bool
     ) -> tuple[records.Held, ...]:
-        """Look at all jobs of a node; one that ended since the renewal may be among them. `must`: or raise."""
+        """Read all leases of a node; some may have ended since the renewal. With `must`, raise if that fails."""
         clock = self._settings.clock
         began = clock.monotonic()
         holdings.begin_look()

@@ -71,7 +71,7 @@ class Bells:
         self._without = False
         """What is to be sent: the least time, and whether there was something without one. Neither says the other."""
         self._hints_left = 0.0
-        """How many transactions may notify now, as counted at that time; more with every moment."""
+        """Notifications that may be sent at once, as of that time; replenished over time."""
         self._counted_at = -math.inf
         self._post: Post | None = None
         _ALL.add(self)
@@ -107,7 +107,7 @@ class Bells:
         self._tell(least)
 
     def hint(self, least: datetime | None = None, *, pause: float = PAUSE, burst: int = 1) -> Hint | None:
-        """Return what a transaction is to notify when it commits; one in so many seconds, and up to `burst` at once."""
+        """Return the notification of a transaction at its commit: one in `pause` seconds, and up to `burst` at once."""
         now = time.monotonic()
         with self._guard:
             self._hints_left = min(burst, self._hints_left + (now - self._counted_at) / pause)

@@ -47,7 +47,7 @@ class FileLock:
         _HELD.add(self)
 
     def _open(self) -> int:
-        """Open the file, and nothing that somebody has put in its place: what it holds is overwritten."""
+        """Open the lock file. Links and other files in its place are refused, since the content is overwritten."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             file = os.open(self._path, flags, 0o600)
@@ -64,7 +64,7 @@ class FileLock:
     def _foreign(self, what: str) -> StoreError:
         return StoreError(
             f"sidecar {self._document}",
-            f"{self._path} is {what}, and was not made by Mainspring; see who may write to its folder, and delete it",
+            f"{self._path} is {what} and was not created by Mainspring; check who can write to its folder, and delete it",
         )
 
     def check(self) -> None:

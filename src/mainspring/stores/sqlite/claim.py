@@ -142,10 +142,10 @@ def _next_due(session: Session, heads: dict[Lane, int], rooms: Rooms) -> int | N
 
 
 def _delivery(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
-    """Make what a node is given; of a row that cannot be decoded, what is needed to end the job."""
+    """Return the delivery of a row; for a row that cannot be decoded, a delivery that can only be ended."""
     try:
         return _decoded(request, lane, row, traces)
-    except Exception as error:  # noqa: BLE001 -- whatever is in the row: it must not keep back the others
+    except Exception as error:  # noqa: BLE001 -- an unreadable row must not block the others
         return _undecoded(request, lane, row, problem(error))
 
 

@@ -21,14 +21,14 @@ _STATEMENTS: Final = 256  # more than this package has: none is ever compiled tw
 
 
 class FileIdentity:
-    """The file that a store has opened first, told from another one that was put at the same path later."""
+    """Identity of the file that a store has opened, to detect that another file has replaced it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._first: tuple[int, int] | None = None
 
     def is_same(self) -> bool:
-        """Whether the path still leads to that file; takes 2 µs."""
+        """Whether the path still leads to that file. Takes 2 µs."""
         try:
             found = self._path.stat()
         except OSError:
@@ -38,9 +38,9 @@ class FileIdentity:
         return self._first == identity
 
     def check(self, store: str) -> None:
-        """Raise unless it is the same: writes to a lost file reach nobody, reads of it are out of date."""
+        """Raise unless it is the same: writes to a deleted file are lost, and reads from it are stale."""
         if not self.is_same():
-            raise StoreUnavailable(store, "the file was replaced or deleted; restart what uses it")
+            raise StoreUnavailable(store, "the file was replaced or deleted; restart the programs that use it")
 
 
 def check_library(store: str) -> None:

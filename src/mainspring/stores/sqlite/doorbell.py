@@ -46,7 +46,7 @@ class Doorbell:
                 self._socket.recv(1)
 
     def leave_behind(self) -> None:
-        """Close this process's share of the socket; the bell stays that of the parent."""
+        """Close the inherited socket in a forked child; the parent keeps its own."""
         self._socket.close()
 
     def close(self) -> None:

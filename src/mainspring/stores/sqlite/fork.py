@@ -6,8 +6,8 @@ log below it, and its commits are lost. So no connection may be open at a fork:
 
 - `IdleConnections` are closed before the fork, and opened again by the next use, in the parent and in the child;
 - connections in use are waited for, for `PAUSE_LIMIT_S`; none is opened meanwhile;
-- a file that is open at the fork all the same (in a long transaction, or by a connection of the user's own) is refused
-  in the child, with an error and not with lost jobs. It is found by its descriptor.
+- a file that is still open at the fork (in a long transaction, or by a connection of the user's own) is refused in the
+  child: an error instead of lost jobs. It is detected by its descriptor.
 
 `subprocess` does not call the hooks, unless it is given a `preexec_fn`.
 """
@@ -35,7 +35,7 @@ _MAX_UNLISTED_DESCRIPTORS: Final = 1024
 
 
 class Forked(Protocol):
-    """A store, which begins anew in a child."""
+    """A store that resets its state in a forked child."""
 
     def after_fork(self) -> None: ...
 
@@ -84,7 +84,7 @@ class ForkGuard:
         """Raise if the file was open in the parent when this process was forked."""
         if not self._inherited:
             return
-        with suppress(OSError):  # not there: opening it will tell
+        with suppress(OSError):  # missing: opening it raises
             found = path.stat()
             if (found.st_dev, found.st_ino) in self._inherited:
                 raise StoreError(

@@ -49,7 +49,7 @@ class Handle:
         GUARD.add_store(self)
 
     def after_fork(self) -> None:
-        """Begin anew in a child: the threads stayed with the parent."""
+        """Reset the state in a forked child: the threads exist only in the parent."""
         self._opening = threading.Lock()
         if self._opened is not None:
             self._opened.leave_behind()
@@ -93,7 +93,7 @@ class Handle:
                 self._was_open = False
 
     def _reopen(self) -> Opened | None:
-        """Go on in a forked child. Does not touch the file; None if it was closed meanwhile."""
+        """Restart the threads in a forked child, without opening the file; None if the store was closed meanwhile."""
         with self._opening:
             if self._opened is None and self._was_open:
                 GUARD.check(self._settings.path)

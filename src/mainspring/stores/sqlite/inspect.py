@@ -25,7 +25,7 @@ from mainspring.stores.sqlite.statements import statement
 from mainspring.stores.sqlite.views import view
 
 LIST_BUDGET: Final = timedelta(seconds=5)
-"""For one page. While it is read, its snapshot keeps the log from being reset."""
+"""Time limit of one page. While it is read, its snapshot keeps the log from being reset."""
 
 _GET: Final = statement("view_job")
 _ATTEMPTS: Final = statement("view_attempts")

@@ -1,4 +1,4 @@
-"""Lanes: (task, queue, priority, care), the few rows that say who may take the jobs behind them.
+"""Lanes: (task, queue, priority, care), the few rows that determine which nodes may claim the jobs behind them.
 
 They are permanent, so whoever has read one from a committed transaction may remember it for ever. What was made or read
 in one that may yet be rolled back is remembered only within it: its number may go to another lane later.
@@ -34,7 +34,7 @@ class Care(IntEnum):
     NONE = 0
     SUSPECT = 1
     LAST_CHANCE = 2
-    """A loss would end them, though they were not lost before."""
+    """A loss would end them; they are not suspects."""
 
     @classmethod
     def of(cls, job: Job) -> "Care":

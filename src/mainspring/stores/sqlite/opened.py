@@ -44,7 +44,7 @@ class Opened:
 
     @classmethod
     def start(cls, settings: Settings) -> Self:
-        """Start the threads on a file whose tables are ready; it is opened by the first who needs it."""
+        """Start the threads on a file whose tables are ready; the first use opens it."""
         file, lanes = FileIdentity(settings.path), Known()
         bells = Bells(settings.path, settings.poll)
         turn = turn_of(settings.path)
@@ -64,7 +64,7 @@ class Opened:
         self.bells.close()
 
     def leave_behind(self) -> None:
-        """Let go of the parent's sockets, in a forked child. Its threads do not exist here."""
+        """Close the inherited sockets in a forked child. The parent's threads do not exist here."""
         self.bells.leave_behind()
 
 

@@ -25,7 +25,7 @@ THREADS_OF_SEARCHES: Final = 2
 """What people look for may take a second each time. However many do, what the nodes read waits for none of them."""
 
 INTERRUPT_INTERVAL_S: Final = 0.005
-"""Between two interruptions of searches that are still at work when the store is closed."""
+"""Interval between interrupts of running searches while the store is being closed."""
 
 
 class Reader:
@@ -55,7 +55,7 @@ class Reader:
         return await answer.wait("a reader of the SQLite store")
 
     def close(self, *, interrupt: bool = False) -> None:
-        """Finish what was asked, or end it with `StoreClosed`. Blocks."""
+        """Finish all reads, or fail them with `StoreClosed`. Blocks."""
         self._threads.shutdown(wait=False)
         while interrupt:
             with self._lock:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 SHORTEST: Final = 0.001
 LONGEST: Final = 0.016
 REPORTED_AFTER_S: Final = 2.0
-"""A wait for the write lock that lasts longer is reported: most last for a millisecond or two."""
+"""Longer waits for the write lock are logged: most take a millisecond or two."""
 
 _logger: Final = logging.getLogger("mainspring.stores.sqlite")
 
@@ -42,8 +42,8 @@ class LockWait:
             return
         self._is_reported = True
         _logger.warning(
-            "%s: still waiting for the write lock after %.0f s, for up to %g s in all; it is held by a transaction of this "
-            "program that was not passed as tx= (pass it, or end it first), or by another process",
+            "%s: still waiting for the write lock after %.0f s, for up to %g s in all; the lock is held by a transaction of "
+            "this program that was not passed as tx= (pass it, or end it first), or by another process",
             self._settings.store,
             waited,
             self._settings.patience,

@@ -70,7 +70,7 @@ class Rooms:
         return room if trial is None else min(room, trial.room)
 
     def must_wait(self, lane: Lane) -> bool:
-        """Say whether a job of a lane has to wait for a free place, and all that comes behind it with it."""
+        """Return whether a job of a lane, and all jobs behind it, must wait for a free place."""
         return lane.care is not Care.NONE and self._at_once <= 0
 
     @property
@@ -79,7 +79,7 @@ class Rooms:
         return self._left > max(0, self._at_once)
 
     def close(self) -> None:
-        """Give out nothing more."""
+        """End the claim: no more jobs are taken."""
         self._left = 0
 
     def take(self, lane: Lane, key: str | None, jobs: int = 1) -> None:

@@ -112,7 +112,7 @@ def policy(text: str) -> tuple[Backoff, Retention, bool]:
     """Read a backoff, a retention, and whether the job is that of a schedule's run."""
     initial, increment, cap, succeeded, failed, multiplier, jitter, *mark = msgspec.json.decode(text)
     if mark not in ([], [1]):
-        raise ValueError(f"a policy has more than this version can read: {text}")
+        raise ValueError(f"policy has more elements than this version can read: {text}")
     backoff = Backoff(
         initial=timedelta(0, 0, initial),
         increment=timedelta(0, 0, increment),
@@ -185,7 +185,7 @@ def _unique(text: str) -> UniqueKey:
 def job(row: Row, lane: Lane) -> Job:
     """Read the first 18 columns of sql/job_*.sql, which all name the same ones in the same order.
 
-    Of a row that cannot be decoded, whatever can be.
+    Of a row that cannot be decoded, the readable columns.
     """
     try:
         return _job(row, lane)

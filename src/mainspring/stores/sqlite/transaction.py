@@ -70,7 +70,7 @@ class SqliteTransaction:
         self._over: Exception | None = None
         """What to tell whoever comes now; once it is set, the thread takes no more commands."""
         self._deadline = 0.0
-        self.leaves_a_trace = False
+        self.changed_connection = False
         """Whether the connection is no longer as it was before."""
         self._process = os.getpid()
 
@@ -99,7 +99,7 @@ class SqliteTransaction:
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds the write lock, and is to hold it."""
+        """Whether it holds the write lock."""
         return self._over is None and not self._is_late()
 
     # Its beginning and its end.
@@ -128,7 +128,9 @@ class SqliteTransaction:
     def _put(self, step: Callable[[Session], Any], *, ends: bool) -> Command:
         command = Command(step, ends)
         if os.getpid() != self._process:
-            raise StoreError(self._settings.store, "the transaction belongs to the process that forked this one")
+            raise StoreError(
+                self._settings.store, "the transaction belongs to the parent process; begin one in this process"
+            )
         with self._queue.changed:
             if self._over is not None:
                 raise self._over
@@ -141,11 +143,11 @@ class SqliteTransaction:
     # In the thread.
 
     def start_clock(self) -> None:
-        """Let its limit count from now, when it has begun and before its caller goes on."""
+        """Start its time limit: called after BEGIN, before its caller continues."""
         self._deadline = self._settings.clock.monotonic() + self._limit
 
     def serve(self, connection: sqlite3.Connection) -> list[Answer[Any]]:
-        """Do what is asked, until the end; returns the answers that are brought after that."""
+        """Execute its commands until the end; return the answers to deliver after that."""
         connection.set_authorizer(self._authorize)
         connection.set_progress_handler(self._is_late, _STEPS)
         last = self._obey(Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store))
@@ -153,7 +155,7 @@ class SqliteTransaction:
 
     def _authorize(self, action: int, *_: str | None) -> int:
         if action in _LASTING:
-            self.leaves_a_trace = True
+            self.changed_connection = True
         return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
 
     def _is_late(self) -> bool:
@@ -191,7 +193,7 @@ class SqliteTransaction:
     def _give_up(self, error: Exception, command: Command | None) -> list[Command]:
         """Take no more commands; those that have come are told why."""
         late = [] if command is None else [command]
-        self.leaves_a_trace = True
+        self.changed_connection = True
         with self._queue.changed:
             self._over = error
             late += self._commands
@@ -207,7 +209,7 @@ class SqliteTransaction:
         try:
             session.run("COMMIT")
         except sqlite3.Error as error:
-            self.leaves_a_trace = True
+            self.changed_connection = True
             raise translated(session.store, error) from error
         session.lanes.keep()
         if rings is not None:

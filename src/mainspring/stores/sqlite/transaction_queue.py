@@ -24,15 +24,15 @@ class Served(Protocol):
     """A transaction, as its thread sees it."""
 
     def start_clock(self) -> None:
-        """Let its limit count from now, when it has begun and before its caller goes on."""
+        """Start its time limit: called after BEGIN, before its caller continues."""
         ...
 
     def serve(self, connection: sqlite3.Connection) -> list[Answer[Any]]:
-        """Do everything between BEGIN and the end; returns the answers that are brought after the end."""
+        """Execute everything between BEGIN and the end; return the answers to deliver after the end."""
         ...
 
     @property
-    def leaves_a_trace(self) -> bool:
+    def changed_connection(self) -> bool:
         """Whether the connection is no longer as it was before."""
         ...
 
@@ -61,7 +61,7 @@ class TransactionQueue:
         self._is_closed = False
 
     def put(self, transaction: Served, begun: Answer[None]) -> None:
-        """Have a transaction begun when its time has come."""
+        """Queue a transaction."""
         with self.changed:
             self._waiting.append(Waiting(transaction, begun, LockWait(self._settings)))
             self.changed.notify()
@@ -71,7 +71,7 @@ class TransactionQueue:
         threading.Thread(target=self._serve, name="mainspring-sqlite-transaction", daemon=True).start()
 
     def close(self) -> None:
-        """Close the connection, or have it closed after the last transaction that waits or is open."""
+        """Close the connection now, or after the last queued or open transaction."""
         with self.changed:
             self._is_closed = True
         self._idle.close()
@@ -79,11 +79,11 @@ class TransactionQueue:
     # In the thread.
 
     def next_late(self) -> float:
-        """Return in how many seconds the first that waits gives up; with `changed` held."""
+        """Return the seconds until the first queued transaction times out; call with `changed` held."""
         return self._waiting[0].wait.left() if self._waiting else threading.TIMEOUT_MAX
 
     def fail_late(self) -> None:
-        """Give up on those that have waited for too long behind others."""
+        """Fail transactions that have been queued for too long."""
         with self.changed:
             late = []
             while self._waiting and self._waiting[0].wait.left() <= 0:
@@ -127,12 +127,12 @@ class TransactionQueue:
         try:
             return one.transaction.serve(connection)
         finally:
-            self._leave(connection, keep=not one.transaction.leaves_a_trace)
+            self._leave(connection, keep=not one.transaction.changed_connection)
 
     def _begin(self, patience: float) -> sqlite3.Connection:
         self._file.check(self._settings.store)
         connection = self._idle.take() or connect(self._settings.path, durable=self._settings.durable)
-        wait = LockWait(self._settings)  # and not that of the transaction, which may have been long behind others
+        wait = LockWait(self._settings)  # not from the start of the queueing, which may have been long
 
         def on_busy() -> None:
             wait.report()

@@ -65,7 +65,7 @@ def spoils_connection(error: BaseException) -> bool:
 
 
 def locked(store: str) -> StoreUnavailable:
-    """Return what to raise where the write lock did not become free in this process."""
+    """Return the error for a write lock that was not released within this process."""
     return StoreUnavailable(store, _HELD)
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 TURN_WAIT_S: Final = 0.1
-"""Seconds after which a thread that waits for the turn looks whether its callers still want it."""
+"""Interval at which a waiting thread checks whether its callers still wait."""
 
 
 class Turn:
-    """A lock that is handed to the next waiter, and never competed for."""
+    """A fair lock: released to the next waiter directly."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -38,7 +38,7 @@ class Turn:
                 self._is_held, self._is_writers = True, as_writer
                 return True
             waiter = threading.Lock()
-            waiter.acquire()  # until it is released by whoever hands the turn over
+            waiter.acquire()  # until the holder hands over the turn
             queue.append(waiter)
         if waiter.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
             return True
@@ -63,10 +63,10 @@ class _Turns:
     """The turns of this process, by file."""
 
     def __init__(self) -> None:
-        self.begin_anew()
+        self.reset()
 
-    def begin_anew(self) -> None:
-        """Forget all: a forked child has none of the threads that hold or wait for them."""
+    def reset(self) -> None:
+        """Drop all locks: a forked child has none of the threads that hold or wait for them."""
         self._guard = threading.Lock()
         self._by_file: weakref.WeakValueDictionary[Path, Turn] = weakref.WeakValueDictionary()
 
@@ -81,7 +81,7 @@ class _Turns:
 _turns: Final = _Turns()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_turns.begin_anew)
+    os.register_at_fork(after_in_child=_turns.reset)
 
 
 def turn_of(path: Path) -> Turn:

@@ -101,7 +101,7 @@ class Bells:
             listener.join()
 
     def leave_behind(self) -> None:
-        """Let go of the parent's sockets, in a forked child; the parent has them still."""
+        """Close the inherited sockets in a forked child; the parent keeps its own."""
         if self._listener:
             self._listener.leave_behind()
 
@@ -203,7 +203,7 @@ class Listener:
             self._thread.join()
 
     def leave_behind(self) -> None:
-        """Close this process's share of the sockets."""
+        """Close the inherited sockets in a forked child."""
         if self._bell:
             self._bell.leave_behind()
         self._stopped.close()
@@ -237,7 +237,7 @@ class Listener:
                 self._version = -1
             version = self._data_version(connection)
             count = None if version == self._version else _count(connection)
-        except sqlite3.Error:  # readers and writers raise it; here, the next look may succeed
+        except sqlite3.Error:  # readers and writers raise it; here, the next check may succeed
             _logger.debug("could not look for news", exc_info=True)
             if connection is not None:
                 connection.close()

@@ -92,7 +92,7 @@ class Writer:
     ) -> Sequence[Result]:
         """Have something done, and wait for the answers. Safe in any thread with a running loop.
 
-        Raises at once inside of a transaction of the caller's own, whose lock it would wait for in vain.
+        Raises at once inside of a transaction of the caller, which holds the lock that this call needs.
         """
         refuse_inside(self._settings.path, self._settings.store)
         request = Request(work, items, time.monotonic() + self._settings.patience, alone)
@@ -207,7 +207,7 @@ class Writer:
         return self._rings
 
     def _begin(self, request: Request | None = None) -> sqlite3.Connection | None:
-        """Get the turn and the write lock; None if nobody wants it any more. For one request alone, or for all that wait.
+        """Get the turn and the write lock; None if no caller waits any more. For a single request, or for all queued.
 
         With a connection the turn is held, until `_transact` gives it up.
         """

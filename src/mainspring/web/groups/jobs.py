@@ -32,7 +32,7 @@ from mainspring.web.routes import AnyRoute, Asked, Route
 CHILDREN: Final = 50
 ENTRIES: Final = 100
 LINES_SIZE: Final = 1_000_000
-"""Characters of log lines that one answer brings."""
+"""Characters of log lines in one answer."""
 SHORTLY: Final = timedelta(seconds=0.25)
 """For children, beside all else that a page shows."""
 
@@ -321,7 +321,7 @@ async def _view(store: Store, job: UUID) -> JobView:
 
 
 def _last(lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
-    """Take the last lines, as many as one answer brings."""
+    """Take the last lines, as many as fit into one answer."""
     sizes = accumulate(len(line.message) for line in reversed(lines))
     return tuple(lines[len(lines) - sum(1 for _ in takewhile(lambda size: size <= LINES_SIZE, sizes)) :])
 

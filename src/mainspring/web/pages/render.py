@@ -68,7 +68,7 @@ def templates() -> Templates:
 def link(path: str, words: Mapping[str, object] | None = None, /, **query: object) -> str:
     """Make a relative address of a neighbouring page; what is None or empty is left out.
 
-    `words` is for what an address said: as keywords of a call in a template, some of them would be Jinja's own.
+    `words` are parameters from a query string: as keywords of a call in a template, some would collide with Jinja's own.
     """
     every = {**query, **(words or {})}
     said = urlencode({name: str(value) for name, value in every.items() if value not in {None, ""}})

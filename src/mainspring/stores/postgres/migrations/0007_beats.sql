@@ -1,4 +1,4 @@
--- Renewals of nodes in a table of their own, and the revision of what a node says about itself.
+-- Renewals of nodes in a table of their own, and the revision of a node's record.
 -- oldest code: 7
 --
 -- A renewal updated the row of its node in place. While an old snapshot was held open, every version of it stayed, and

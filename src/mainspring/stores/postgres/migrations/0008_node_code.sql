@@ -1,4 +1,4 @@
--- The last migration that the code of each node knows.
+-- The last migration in the code of each node.
 -- oldest code: 7
 --
 -- A later migration that raises "oldest code" waits for nodes of older code to stop: nodes that joined before this one

@@ -1,5 +1,5 @@
--- Ends a node: a compare-and-set, true for one caller; returns what it said about itself. With a counter only if that is
--- its last; then the node is held by this transaction. Indexes: nodes_pkey, beats_pkey.
+-- Ends a node: a compare-and-set, true for one caller; returns its record. With a counter, only if that is its last one;
+-- then this transaction holds the node. Indexes: nodes_pkey, beats_pkey.
 UPDATE mainspring.nodes SET alive = false, died_at = coalesce($1::timestamptz, statement_timestamp())
 WHERE term = $2::bigint AND id = $3::text AND alive AND (
     $4::bigint IS NULL

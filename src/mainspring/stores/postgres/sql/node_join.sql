@@ -1,5 +1,5 @@
--- A new node; its term is greater than that of any node before. Nothing if its id was ever used, or if the tables no
--- longer serve its code. The lock on the version has a migration that changes that wait for the commit, and see the node.
+-- Registers a node; its term is greater than that of any node before. No row if its id was ever used, or if the tables
+-- no longer support its code. Locks the version: a migration that changes it waits for the commit, and finds the node.
 -- Indexes: past_nodes_pkey, nodes_id_key.
 WITH joined AS (
     INSERT INTO mainspring.nodes (id, joined_at, record, code)

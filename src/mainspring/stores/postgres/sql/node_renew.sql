@@ -1,11 +1,11 @@
--- Renews a node, and reports what it holds, open orders and the other nodes; nothing if it is not alive under this term.
+-- Renews a node, and returns its leases, open orders and the other nodes; no row if it is not alive under this term.
 -- One statement, because a node that has nothing else to do makes it every second or two.
 -- The row of the node is locked and not written, so that the node cannot be declared dead meanwhile. Its beat is written
 -- as a new row beside the old one, which is deleted: while an old snapshot is held open, the newest is still found by one
 -- look from the end of the index. Of two renewals at the same time one writes the beat.
--- What the node holds is looked up among the jobs of $4, which the asker knows: the index of running jobs is not walked,
--- where all that the node ever ran still is while an old snapshot is held open (node_held.sql). What others run is not
--- counted. Records of nodes are sent only where the asker has another revision.
+-- Leases are looked up among the jobs of $4, which the caller holds. The index of running jobs is not scanned: while an old
+-- snapshot is held open it has an entry for every job that the node ever ran (node_held.sql). Jobs of other nodes are not
+-- counted. Records of nodes are sent only where the caller has another revision.
 -- The database's own clock comes first, so that a node can see how far its own is from it.
 -- Indexes: nodes_pkey, beats_pkey, jobs_pkey, orders_by_node.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now),

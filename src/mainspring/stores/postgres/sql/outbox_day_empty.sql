@@ -1,8 +1,9 @@
 -- Empties the table of one day of the log whose messages are all delivered; `outbox_messages_day` and the two instants stand
 -- for its own. It looks whether that is so, and again once it is locked, when nobody can be under way who has written there;
--- that waits for nobody for long. A message that is in no chunk, although by the last one's snapshot it should be, was
+-- its lock wait is short. A message that is in no chunk, although by the last one's snapshot it should be, was
 -- published in another history of this cluster: its line is marked as foreign, so that the next look gives it a number. That
--- is looked for before the lock: it reads all of the day. Emptied and not dropped: for that all who have published anything would have to be done.
+-- is checked before the lock: it reads all of the day. Emptied and not dropped: a drop would wait for every transaction
+-- that has published anything.
 DO $$
 BEGIN
     FOR time IN 1..2 LOOP

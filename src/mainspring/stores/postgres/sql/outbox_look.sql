@@ -5,12 +5,12 @@
 -- then and are over now, and of those that began later, but for those that are under way now, of which not even an entry
 -- of the index is looked at. What was rolled back is stepped over once, the index is told. In another cluster a snapshot
 -- means nothing: there everything may be new. Another cluster has another system identifier, or, as a physical copy that went
--- on by itself and was fed logically, lower transaction ids: in one history the xmax of snapshots never falls. Where there is none yet, only messages that were played in can be ahead of
--- all transactions. Indexes: outboxes_name_key, outbox_chunks_pkey, outbox_messages_by_xid,
+-- on by itself and was fed logically, lower transaction ids: in one history the xmax of snapshots never falls. Where there
+-- is none yet, only restored messages can be ahead of all transactions. Indexes: outboxes_name_key, outbox_chunks_pkey, outbox_messages_by_xid,
 -- outbox_stands_pkey, outbox_asides_due, outbox_asides_by_key.
--- Last come a text that names the chunk, and whether all transactions that were under way then are over: if there are no
--- news either, these have brought none and never will, and whoever looks gives the text with the next look. Without that a
--- line without messages would be searched for each of them, in each day, for ever.
+-- The last columns are a text that names the chunk, and whether all transactions that were under way then have ended: if
+-- there are no new messages either, none can follow from them, and the caller passes the text to the next look. Without it
+-- an idle line would be searched for each of these transactions, in each day, at every look.
 WITH present AS MATERIALIZED (
     SELECT
         pg_current_snapshot() AS snapshot, (SELECT system_identifier FROM pg_control_system()) AS cluster,

@@ -1,5 +1,5 @@
--- Has the keys looked at that jobs are parked behind, in case that one was forgotten: at most so many, behind a task and a
--- key. Returns them in order. Goes from key to key: as many looks as there are keys with parked jobs. Index: jobs_parked.
+-- Wakes keys with parked jobs, in case that one was missed: a limited number, after a task and a key. Returns them in
+-- order. Skips from key to key: one index search per key with parked jobs. Index: jobs_parked.
 INSERT INTO mainspring.freed (task, key)
 WITH RECURSIVE found AS (
     (

@@ -1,5 +1,5 @@
--- Takes places for jobs that run without one behind a gate: they were claimed when it was put up. Waits for nobody: a job
--- that is being settled must not be left with a place, so it gets none for now. Returns how many were left out so.
+-- Takes places for jobs that run without one behind a gate: they were claimed while it was created. Skips locked rows: a
+-- job that is being settled must not be left with a place, so it gets none for now. Returns how many were skipped.
 -- Reads all running jobs. Indexes: jobs_running, jobs_pkey, places_pkey.
 WITH missing AS MATERIALIZED (
     SELECT id, lease FROM mainspring.jobs

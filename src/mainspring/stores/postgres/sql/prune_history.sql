@@ -1,5 +1,5 @@
--- Deletes finished jobs that are past their time and in no day, and says how many. Waits for nobody: one that an operator is
--- at is left for another time. Indexes: history_rest_by_time, history_long_by_time.
+-- Deletes expired jobs that are in no day's partition, and returns how many. Skips locked rows, such as jobs that an
+-- operator is changing. Indexes: history_rest_by_time, history_long_by_time.
 WITH rest AS (
     DELETE FROM mainspring.history_rest WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM mainspring.history_rest WHERE keep_until <= coalesce($1::timestamptz, statement_timestamp())

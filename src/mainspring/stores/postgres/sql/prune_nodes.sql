@@ -1,6 +1,5 @@
--- Forgets nodes that have been dead for a day and hold no lease and no place, and what they said, but for their ids; says
--- how many. Indexes: nodes_dead, jobs_running, nodes_id_key,
--- reports_pkey, beats_pkey.
+-- Deletes nodes that have been dead for a day and hold no lease and no place, and their reports, but keeps their ids;
+-- returns how many. Indexes: nodes_dead, jobs_running, nodes_id_key, reports_pkey, beats_pkey.
 WITH dead AS (
     SELECT id, term FROM mainspring.nodes AS nodes
     WHERE NOT alive AND died_at <= coalesce($1::timestamptz, statement_timestamp()) - interval '1 day'

@@ -1,7 +1,8 @@
 -- Hides the finished jobs of all days that are past their time, by one instant; they go when their day is dropped.
 -- Moves only where there is a day to hide, once in a minute at most, however many nodes prune: every claim reads the row,
--- and while an old snapshot is held open all versions of it stay. Moves back where it is ahead: the database's clock was,
--- and was put right. Not while somebody changes the rules, who might wait for us elsewhere. Index: rules_pkey.
+-- and while an old snapshot is held open all versions of it stay. Moves back if it is ahead, after the
+-- database's clock was ahead and has been set. Skipped while another transaction changes the rules, to avoid a deadlock.
+-- Index: rules_pkey.
 UPDATE mainspring.rules SET pruned_until = coalesce($1::timestamptz, statement_timestamp())
 WHERE single = (
     SELECT single FROM mainspring.rules

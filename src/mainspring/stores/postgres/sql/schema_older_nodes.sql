@@ -1,5 +1,5 @@
--- The nodes whose code does not know a migration, and which have renewed within a minute. A node that has not is ended
--- by schema_end_older_nodes.sql: nobody may be left to declare it dead. `nodes` is small, and read in full.
+-- The nodes whose code does not have a migration, and which have renewed within a minute. Others are ended by
+-- schema_end_older_nodes.sql: there may be no other node to declare them dead. `nodes` is small, and read in full.
 SELECT id FROM mainspring.nodes
 WHERE alive AND code < $1::integer AND EXISTS (
     SELECT FROM mainspring.beats

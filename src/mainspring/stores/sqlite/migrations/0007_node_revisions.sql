@@ -1,6 +1,6 @@
--- The revision of what a node says about itself, so that a renewal reads the records of others only where they changed.
+-- The revision of a node's record, so that a renewal reads only the records of other nodes that have changed.
 -- oldest code: 7
 --
--- Code that does not know of it would change records without a new revision.
+-- Older code would change records without a new revision.
 
 ALTER TABLE mainspring_nodes ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;

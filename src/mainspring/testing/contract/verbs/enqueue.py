@@ -130,7 +130,7 @@ class EnqueueContract(Contract):
             world.new(queue=character * (LONGEST_PART + 1))
 
     @obligation("enqueue", 5)
-    async def test_the_longest_texts_pass_every_gate_and_stop_nobody_else(self, world: World) -> None:
+    async def test_the_longest_texts_pass_every_gate_and_block_no_other_job(self, world: World) -> None:
         texts = _Texts()
         task, queue, key = Name(texts.name(), texts.name()), texts.name(), texts.key()
         every = {task, *TASKS}

@@ -211,7 +211,7 @@ class NodesContract(Contract):
 
     @obligation("renew", 3)
     @obligation("update")
-    async def test_a_renewal_reports_what_another_node_says_about_itself_now(self, world: World) -> None:
+    async def test_a_renewal_reports_the_current_record_of_another_node(self, world: World) -> None:
         node, record = await world.node(), world.record()
         term = await world.store.join(record)
         for concurrency in (0, 3, 3, 5):

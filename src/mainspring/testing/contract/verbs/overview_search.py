@@ -290,7 +290,7 @@ class SearchContract(Contract):
 
     @obligation("search", 6)
     @pytest.mark.parametrize("limit", [1, 2, 50])
-    async def test_a_job_that_is_not_accepted_is_left_out_as_if_it_did_not_fit(self, world: World, limit: int) -> None:
+    async def test_a_job_that_is_not_accepted_is_treated_as_no_match(self, world: World, limit: int) -> None:
         kept = [await world.enqueue(RESIZE, payload=b'{"args":{"a":1}}') for _ in range(3)]
         for _ in range(3):
             await world.enqueue(SEND, payload=b'{"args":{"a":1}}')
