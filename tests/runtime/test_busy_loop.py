@@ -54,7 +54,7 @@ def test_a_blocked_loop_is_no_missed_renewal_on_any_event_loop(
             jobs = [await neighbour.enqueue(), await block.enqueue()]
             for job in jobs:
                 assert await job.result("60s") == "done"
-                assert (await job.refresh()).job.lease == 1  # not given back and claimed again
+                assert (await job.refresh()).job.claims == 1  # not given back and claimed again
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(work())
