@@ -113,7 +113,7 @@ def test_a_handler_that_holds_the_interpreter_lock_makes_its_node_busy_and_not_d
             assert await neighbour.result("60s") == "done"
             for job in (holder, neighbour):
                 view = await job.refresh()
-                assert (view.job.lease, view.job.losses) == (1, 0)
+                assert (view.job.claims, view.job.losses) == (1, 0)
             assert watcher.events.counts["nodes_declared_dead"] == 0
 
     command = [sys.executable, "-m", "tests.runtime.busy_worker", url]
