@@ -54,7 +54,7 @@ def test_a_blocked_loop_is_no_missed_renewal_on_any_event_loop(
             jobs = [await neighbour.enqueue(), await block.enqueue()]
             for job in jobs:
                 assert await job.result("60s") == "done"
-                assert (await job.refresh()).job.lease == 1  # not given back and claimed again
+                assert (await job.refresh()).job.claims == 1  # not given back and claimed again
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(work())
@@ -113,7 +113,7 @@ def test_a_handler_that_holds_the_interpreter_lock_makes_its_node_busy_and_not_d
             assert await neighbour.result("60s") == "done"
             for job in (holder, neighbour):
                 view = await job.refresh()
-                assert (view.job.lease, view.job.losses) == (1, 0)
+                assert (view.job.claims, view.job.losses) == (1, 0)
             assert watcher.events.counts["nodes_declared_dead"] == 0
 
     command = [sys.executable, "-m", "tests.runtime.busy_worker", url]

@@ -74,4 +74,4 @@ async def test_a_node_full_of_quick_jobs_runs_a_job_for_a_process_slot_before_th
         assert await job.result("5s") == "x"
 
     assert started.index("heavy") - before < 200
-    assert (await bench.view(job.id)).job.lease == 1
+    assert (await bench.view(job.id)).job.claims == 1

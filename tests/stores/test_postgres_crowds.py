@@ -84,7 +84,7 @@ async def test_claimers_that_compete_get_each_job_once_and_in_order(
         await asyncio.gather(*map(drain, nodes))
 
         assert Counter(delivery.claim.job.id for delivery in given) == Counter(job.id for job in jobs)
-        assert {delivery.claim.job.lease for delivery in given} == {1}
+        assert {delivery.claim.job.claims for delivery in given} == {1}
         assert await those.is_over()
         assert await those.ended() == {"succeeded": len(jobs)}
 

@@ -257,7 +257,7 @@ def test_a_lease_outlives_the_process_that_was_killed_with_it(path: Path, childr
         assert await world.store.declare_dead(dead.node.id, int(term))
         assert await world.reap(reaper) == [Verdict.ACCEPTED] * 3
         again = await world.claim(reaper, room=5)
-        assert [one.claim.job.lease for one in again] == [2] * 3
+        assert [one.claim.job.claims for one in again] == [2] * 3
         for one in again:
             await world.end(one.claim, Succeeded())
         await world.close()

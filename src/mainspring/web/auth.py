@@ -87,7 +87,7 @@ ROLES: Final[Mapping[str, frozenset[Permission]]] = {
     "operator": frozenset(Permission) - _ADMIN,
     "admin": frozenset(Permission),
 }
-"""Metrics is for scrapers: numbers, and names of queues and tasks. Viewers read; operators use the actions on existing jobs and schedules; admins also enqueue and delete."""
+"""Metrics is for scrapers: numbers, and names of queues and tasks. Viewers read; operators use predefined actions, such as retry, pause and limit; admins also enqueue and delete."""
 
 
 @dataclass(frozen=True, slots=True)
