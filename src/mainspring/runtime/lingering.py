@@ -102,7 +102,7 @@ class Lingering:
 
     def _give_back(self, attempt: Attempt) -> None:
         claim = attempt.delivery.claim
-        log.warning("job %s (%s): its body has ended after its node; giving the job back", claim.job.id, claim.job.task)
+        log.warning("job %s (%s): its body has ended, after the shutdown of its node", claim.job.id, claim.job.task)
         if attempt.abandoned:
             self._settler.release(claim.node, Place(claim.job.id, claim.job.lease))
             return

@@ -143,7 +143,7 @@ class Node:
 
     @property
     def problem(self) -> str:
-        """Say why it takes no work now, or cannot do it; nothing, if it does. An operator's order is no problem."""
+        """Reason why it does not work at present, or "". An operator's order is not a problem."""
         if not self._joined.is_set():
             return "it has not joined yet"
         if self.stop.is_set():

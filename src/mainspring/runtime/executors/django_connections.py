@@ -34,4 +34,4 @@ def _close_old_connections() -> None:
         if configuration.settings.configured:
             database.close_old_connections()
     except Exception:  # must not change the outcome of the function
-        log.exception("Django: close_old_connections failed; the call goes on")
+        log.exception("Django: close_old_connections failed; the call is not affected")
