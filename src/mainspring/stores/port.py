@@ -85,7 +85,8 @@ class Jobs(Protocol):
            What a gate or a breaker holds back steps aside for what comes behind it.
         5. A suspect (`Job.is_suspect`) is given only within `suspects` and `room`; it steps aside otherwise.
         6. Gates hold over all nodes together: no more jobs of a scope run, or keep their place, than its concurrency
-           says, and no more start than its rate says (`core.limits`). A job without a key passes a KEY gate.
+           says, and no more start than its rate says (`core.limits`). A job without a key passes a KEY gate. A rate that
+           was spent while the clock was ahead by more than a minute allows one start as soon as the clock is corrected.
         7. Two claims never give out the same lease. A job is running for one node at a time.
         8. A node that is not alive under this term gets nothing: `NodeGone`.
         9. `next_due` is not later than the instant at which this node could get a job that waits now, as far as time

@@ -5,7 +5,7 @@ in the order of retention once it has finished. `write` is the only way to chang
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import ClassVar
 
@@ -100,6 +100,7 @@ class Tables:
         self.reports: dict[NodeId, NodeReport] = {}
         self.entries: dict[int, Entry] = {}
         self.entry_ids = count(1)
+        self._claimed_at = datetime.max.replace(tzinfo=UTC)  # nothing is known of the clock before the first claim
         self.lock_terms = count(1)  # one for all locks: a lock that was pruned must not begin again
 
     def insert(self, view: JobView) -> None:
@@ -125,6 +126,14 @@ class Tables:
         del self.rows[row.job.id]
         for taken in self.gates.of(row.job.id):
             self.give_up(taken, now)
+
+    def follow_clock(self, now: datetime) -> None:
+        """Correct rates, and the strands that wait for them, if the clock was set back since the last claim."""
+        if now < self._claimed_at:
+            self.gates.correct_accounts(now)
+            for lane in self.lanes:
+                lane.reconsider_all()
+        self._claimed_at = now
 
     def take_place(self, job: Job, key: str | None, node: NodeId, now: datetime) -> None:
         """Count a job that was claimed."""
