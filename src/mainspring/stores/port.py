@@ -322,7 +322,8 @@ class Locks(Protocol):
         """Take a lock that is free or expired; None while another has it.
 
         1. The holder itself gets it again under the same term, and later. 2. Else the term grows, and never falls,
-           not even when the lock was resigned.
+           not even when the lock was resigned. 3. A lock that was granted while the clock was ahead, by more than a
+           minute, expires one ttl after the first acquire that finds it; a lock that was resigned then is free.
         """
         ...
 

@@ -7,7 +7,7 @@ in the order of retention once it has finished. `write` is the only way to chang
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from mainspring.core.job import FINISHED, WAITING, Job, JobId, NodeId, State
 from mainspring.core.names import Name
@@ -77,6 +77,13 @@ class Node:
         )
 
 
+class Grant(NamedTuple):
+    """A lock, and when it was last acquired or extended."""
+
+    lock: Lock
+    at: datetime
+
+
 class Tables:
     """The state of a store. It knows neither time nor locks: both are its user's."""
 
@@ -95,7 +102,7 @@ class Tables:
         self.orders: dict[int, Order] = {}
         self.order_ids = count(1)
         self.paused: dict[str, Pause] = {}
-        self.locks: dict[str, Lock] = {}
+        self.locks: dict[str, Grant] = {}
         self.tallies: dict[tuple[timedelta, datetime, str], Tally] = {}
         self.reports: dict[NodeId, NodeReport] = {}
         self.entries: dict[int, Entry] = {}
