@@ -107,7 +107,7 @@ class Tables:
         self.reports: dict[NodeId, NodeReport] = {}
         self.entries: dict[int, Entry] = {}
         self.entry_ids = count(1)
-        self._claimed_at = datetime.max.replace(tzinfo=UTC)  # nothing is known of the clock before the first claim
+        self._claimed_at = datetime.min.replace(tzinfo=UTC)
         self.lock_terms = count(1)  # one for all locks: a lock that was pruned must not begin again
 
     def insert(self, view: JobView) -> None:
