@@ -123,7 +123,9 @@ async def test_tables_that_serve_newer_code_only_are_left_alone(
     await store.close()
     postgres.sql(f"UPDATE {postgres_schema}.versions SET version = 99, oldest_code = 98")
 
-    with pytest.raises(SchemaError, match=r"version 99 .* 98 or later, and this one knows [0-9]+; upgrade Mainspring here"):
+    with pytest.raises(
+        SchemaError, match=r"version 99 .* 98 or later, and this one knows [0-9]+; upgrade Mainspring here"
+    ):
         await store.open()
     assert (await store.schema()).found == 99
     assert postgres.sql(f"SELECT version, oldest_code FROM {postgres_schema}.versions") == [(99, 98)]

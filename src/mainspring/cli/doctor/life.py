@@ -9,7 +9,7 @@ from mainspring.cli.doctor.finding import Finding, fail, ok, warn
 from mainspring.client.health.messages import messages
 from mainspring.client.health.plans import plans
 from mainspring.client.health.warnings import left_bodies
-from mainspring.client.health.work import breakers, live_nodes, paused, waiting
+from mainspring.client.health.work import ahead, breakers, live_nodes, paused, waiting
 from mainspring.client.standing import is_well
 from mainspring.client.words import length
 from mainspring.core.job import NodeId
@@ -58,6 +58,8 @@ async def life(store: Store, make: Callable[[], Store], bell: Bell = FILE) -> As
         yield finding
     well = [one for one in nodes if is_well(one, store.now())]
     for finding in await waiting(store, bool(well)):
+        yield finding
+    for finding in await ahead(store):
         yield finding
     async for finding in plans(store, {task for one in well for task in one.node.tasks}, anyone=bool(well)):
         yield finding
