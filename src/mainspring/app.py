@@ -26,7 +26,7 @@ from mainspring.client.connection import Connection
 from mainspring.client.control import Control
 from mainspring.client.lock import NamedLock
 from mainspring.client.nodes import NodeOptions, node_settings
-from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue, read_short
+from mainspring.client.options import Reader, read_all, read_count, read_id, read_queue, read_short, read_word
 from mainspring.client.outbox import Outboxes
 from mainspring.client.overview import Overview
 from mainspring.client.plans import ScheduleOptions, plan_of
@@ -119,6 +119,7 @@ class Mainspring:
         self.host: Final = Host(self._connection.guard)
         self.health: Final = Health(self._connection, lambda: tuple(self._nodes))
         self._upkeep = upkeep
+        self._asked_in_vain: set[Name] = set()
         self.plugins: Final = Plugins(
             self._connection,
             registry=self.registry,
@@ -221,15 +222,29 @@ class Mainspring:
         A page that is not `in_time` may have few jobs or none although there are more: go on with its `after`.
         """
         which = JobFilter(
-            states=tuple(State(one) for one in ([state] if isinstance(state, str) else state)),
+            states=tuple(read_word("state", one, State) for one in ([state] if isinstance(state, str) else state)),
             queue=queue,
             task=None if task is None else Name.parse(task),
             tag=tag,
-            cause=None if cause is None else Cause(cause),
+            cause=None if cause is None else read_word("cause", cause, Cause),
             parent=None if parent is None else read_id(parent),
         )
         store = await self._connection.store()
-        return await store.list_jobs(which, limit=limit, after=after)
+        page = await store.list_jobs(which, limit=limit, after=after)
+        if which.task is not None and not page.jobs and after is None and page.in_time:
+            await self._warn_of_unknown_task(store, which.task)
+        return page
+
+    async def _warn_of_unknown_task(self, store: Store, task: Name) -> None:
+        """Log once that no task of that name is known, with the nearest one. No error: a job of it may come later."""
+        from mainspring.client.unknown import unknown_in  # noqa: PLC0415 - only where nothing was found
+        from mainspring.stores.overview import Search  # noqa: PLC0415 - likewise
+
+        if task in self._asked_in_vain or task in self.registry.names:
+            return
+        if unknown := await unknown_in(Search(task=task), store, self.registry):
+            self._asked_in_vain.add(task)
+            log.warning("jobs: %s", unknown)
 
     async def measure(self) -> "Measured":
         """Read what is measured of the store as a whole: how much waits and runs, who is there, what lags behind."""

@@ -493,6 +493,27 @@ async def test_jobs_are_listed_by_what_is_known_of_them(app: Mainspring, hand: H
         assert await listed(limit=2, after=page.after) == [failed.id]
 
 
+async def test_a_word_that_is_no_state_or_cause_is_refused_with_the_nearest(app: Mainspring) -> None:
+    async with app:
+        with pytest.raises(DeclarationError, match=r"state: fialed: there are .*; did you mean 'failed'\?"):
+            await app.jobs(state="fialed")
+        with pytest.raises(DeclarationError, match=r"state: rnning: .*; did you mean 'running'\?"):
+            await app.jobs(state=["ready", "rnning"])
+        with pytest.raises(DeclarationError, match=r"cause: refusd: .*; did you mean 'refused'\?"):
+            await app.jobs(cause="refusd")
+
+
+async def test_a_list_by_a_task_that_is_not_known_warns_once_with_the_nearest(
+    app: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.task(name="shop.resize")(resize)
+    async with app:
+        for _ in range(2):
+            assert (await app.jobs(task="shop.resise")).jobs == ()
+        assert (await app.jobs(task="shop.resize")).jobs == ()
+    assert caplog.text.count("jobs: no task is named 'shop.resise'; did you mean 'shop.resize'?") == 1
+
+
 async def test_a_job_can_be_held_by_its_id(app: Mainspring, hand: Hand) -> None:
     task = app.task(name="resize")(resize)
     async with app:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Breaker, Cron, Mainspring, Message, Retry, Sleep
+from mainspring.cli.doctor.life import ONE_PROCESS, life
 from mainspring.client.health.finding import Finding, Level
 from mainspring.client.health.warnings import PATIENCE
 from mainspring.client.look import Look, look
@@ -465,9 +466,14 @@ async def test_a_body_that_does_not_stop(world: World) -> None:
         await job.cancel()
         await asyncio.sleep(10)
         found = await world.warnings()
+        (busy,) = await world.app.overview.nodes()
+        in_doctor = [one async for one in life(world.app.store, lambda: world.app.store, ONE_PROCESS)]
         await asyncio.sleep(60)
         assert "body_left" not in await world.warnings()
+        (idle,) = await world.app.overview.nodes()
 
+    assert (busy.view.running, busy.busy, idle.busy) == (0, 1, 0)
+    assert [one.says for one in in_doctor if one.code == "body_left"] == [found["body_left"].says]
     assert (
         found["body_left"].says == f"1 body did not stop when told to, and still runs: stubborn on {node.id} ({job.id})"
     )

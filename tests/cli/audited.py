@@ -141,6 +141,7 @@ CHANGES = (  # in an order in which each has something to do
     Does("schedules change", ("extra", "--every", "2h"), "schedules.change", "extra", 1),
     Does("schedules pause", ("extra", "--reason", SECRET), "schedules.pause", "extra", 1),
     Does("schedules resume", ("extra", "nightly"), "schedules.resume", "extra, nightly", 2),
+    Does("schedules reset", ("extra",), "schedules.reset", "extra", 0),
     Does("schedules run", ("byhand",), "schedules.run", "byhand", makes=True),
     Does("schedules backfill", ("nightly", *SHORT), "schedules.backfill", "nightly", 3),
     Does("schedules remove", ("extra", "--yes"), "schedules.remove", "extra", 1),

@@ -160,7 +160,7 @@ def test_a_server_that_is_not_there_is_told_without_the_password(shop: ServerSho
     done = shop.run("jobs", "list", "--url", url)
     assert done.returncode == 3
     assert done.stderr.splitlines()[-1].startswith(
-        "mainspring: PostgreSQL store (schema mainspring): the server cannot"
+        "mainspring: PostgreSQL store 127.0.0.1:1/shop (schema mainspring): the server cannot"
     )
     assert "hunter2" not in done.stderr
     assert "Traceback" not in done.stderr

@@ -18,14 +18,14 @@ from mainspring.cli.doctor.finding import Finding, Level
 from mainspring.cli.doctor.here import clock, sqlite_version
 from mainspring.cli.doctor.life import doorbell
 from mainspring.cli.doctor.place import disk, file_system, kind_of, place
-from mainspring.client.health.work import live_nodes
+from mainspring.client.health.work import ahead, live_nodes
 from mainspring.client.standing import standing
 from mainspring.core.job import NodeId
 from mainspring.runtime.process import this_process
 from mainspring.stores.records import NodeRecord, NodeView, Process
 from mainspring.stores.sqlite import SqliteStore
 from tests.cli.conftest import Shop, cli
-from tests.cli.schedules_shop import plan
+from tests.cli.schedules_shop import plan, planner
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -288,6 +288,30 @@ def test_a_store_that_someone_keeps_locked(healthy: Shop) -> None:
 def test_jobs_that_wait_while_nobody_works(healthy: Shop) -> None:
     healthy.enqueue("add", 1)
     assert examined(healthy, code=1)["jobs"] == "fail: no node is at work, and 1 job waits"
+
+
+def test_jobs_that_were_enqueued_while_the_clock_was_ahead_are_reported(healthy: Shop) -> None:
+    async def enqueue(ago: timedelta) -> None:
+        app, add = planner(healthy, ago=ago)
+        async with app:
+            await add.enqueue(1)
+
+    asyncio.run(enqueue(timedelta(0)))
+    store = SqliteStore(healthy.path)
+    assert asyncio.run(found_ahead(store)) == []
+    asyncio.run(enqueue(timedelta(days=-1)))
+    (found,) = asyncio.run(found_ahead(store))
+    assert (found.level, found.code) == (Level.WARN, "jobs_ahead")
+    assert found.says.startswith("1 job ready and due in ")
+    assert found.says.endswith("because the clock was ahead at the enqueue")
+
+
+async def found_ahead(store: SqliteStore) -> list[Finding]:
+    await store.open()
+    try:
+        return await ahead(store)
+    finally:
+        await store.close()
 
 
 def test_jobs_that_have_time_may_wait_while_nobody_works(healthy: Shop) -> None:

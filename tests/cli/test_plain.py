@@ -51,7 +51,14 @@ def test_a_job_stands_at_the_top_of_its_view_under_the_names_of_its_fields() -> 
     assert found["why"] == why(JOB)
     assert found["run_at"] == "2026-01-01T12:00:00Z"
     assert found["payload"] == {"v": 1, "args": {"photo": 7}}
-    assert found["facts"] == {"tags": ["a"], "parent": None, "owner": None, "traceparent": None, "slot": None}
+    assert found["facts"] == {
+        "tags": ["a"],
+        "parent": None,
+        "owner": None,
+        "traceparent": None,
+        "slot": None,
+        "redact": [],
+    }
     assert found["backoff"] == read(JOB.backoff)
     assert read(JOB.backoff)["initial"] == 90.0
 

@@ -167,6 +167,19 @@ def test_a_name_that_is_not_there_brings_the_nearest_to_mind_and_ends_with_1(sho
 # What became of slots.
 
 
+def test_a_schedule_that_was_decided_while_the_clock_was_ahead_is_reset(shop: Shop) -> None:
+    plan(shop, "often", Every("1h"), ago=-DAY)
+    plan(shop, "sound", Every("1h"))
+    doctor = cli("doctor", "--url", shop.url)
+    assert "often" in doctor.output
+    assert "mainspring schedules reset NAME" in doctor.output
+
+    assert said(shop, "reset", "often", "sound") == "often goes on from now\nsound is not ahead of the clock\n"
+    assert "mainspring schedules reset NAME" not in cli("doctor", "--url", shop.url).output
+    (shown,) = lines(shop, "show", "often")
+    assert datetime.fromisoformat(str(shown["next_slot"])) < datetime.now(UTC) + HOUR
+
+
 def test_runs_say_what_became_of_each_slot(shop: Shop) -> None:
     plan(shop, "often", Every("1m"), ago=HOUR)
     app, _ = planner(shop, ago=HOUR - MINUTE / 2)

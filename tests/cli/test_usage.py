@@ -63,7 +63,8 @@ def test_the_summaries_of_the_help_are_those_of_the_commands(name: str, later: t
 
 
 def test_a_command_that_is_not_there_is_told_in_one_line() -> None:
-    assert re.match(r"mainspring: No such command 'jbos'\.", told("jbos", code=2))
+    assert re.match(r"mainspring: No such command 'jbos'\. Did you mean 'jobs'\?", told("jbos", code=2))
+    assert re.match(r"mainspring: No such command 'xyz'\. \(", told("xyz", code=2))
 
 
 def test_a_group_without_a_command_answers_with_its_help() -> None:
@@ -157,6 +158,8 @@ def test_the_app_is_looked_for_in_the_current_folder(shop: Shop) -> None:
         ("", "shop:shop", "shop has no 'shop'. Found there: shop:app"),
         ("", "shop", "'shop' names no app; write MODULE:APP. Found there: shop:app"),
         ("", ":app", "':app' names no app; write MODULE:APP, as in myapp:app"),
+        ("", "shop.py", "'shop.py' is a file; write MODULE:APP, as in shop:app"),
+        ("", "sub/shop.py:jobs", "'sub/shop.py' is a file; write MODULE:APP, as in sub.shop:jobs"),
         ("", "shop:add", "shop:add is no Mainspring, but TaskFunction. Found there: shop:app"),
         ("", "os:path", "os:path is no Mainspring, but module. There is no Mainspring in os"),
         ("x = 1\nimport a_package_that_is_missing\n", "mine:app", "No module named 'a_package_that_is_missing'"),

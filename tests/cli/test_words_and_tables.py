@@ -7,16 +7,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.cli.jobs import when
 from mainspring.cli.table import GAP, SMALLEST, Column, fit, lines
 from mainspring.client.causes import why
 from mainspring.client.planned_words import paused_text
-from mainspring.client.words import ago, count, length, size
+from mainspring.client.words import ago, count, length, percent, size
 from mainspring.core.backoff import Backoff
 from mainspring.core.job import Cause, Job, JobId, State
 from mainspring.core.names import Name
 from mainspring.core.schedule import CANCELLED, Paused
+from mainspring.stores.records import JobView
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("done", "text"), [(0, "0 %"), (24.9, "24 %"), (99.5, "99 %"), (100, "100 %")])
+def test_what_is_not_done_is_not_shown_as_done(done: float, text: str) -> None:
+    assert percent(done) == text
+
+
+def test_a_job_that_waits_says_since_when_or_until_when_it_is_due() -> None:
+    job = Job(
+        id=JobId(UUID(int=1)),
+        task=Name("", "t"),
+        state=State.READY,
+        run_at=NOON,
+        backoff=Backoff.fixed(1),
+        max_attempts=1,
+    )
+    view = JobView(job=job, payload=b"{}", enqueued_at=NOON)
+    assert when(view, NOON + timedelta(seconds=1.3)) == "due for 1.3 s"
+    assert when(view, NOON - timedelta(seconds=12)) == "in 12 s"
 
 
 @pytest.mark.parametrize(

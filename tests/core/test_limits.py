@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.limits import MOMENT, Limit, Rate
+from mainspring.core.limits import CLOCK_STEP, MOMENT, Gate, Limit, Rate, Scope
 from mainspring.duration import LONGEST
 from mainspring.errors import BadDuration, DeclarationError
 
@@ -101,6 +101,30 @@ def test_a_clock_that_is_set_back_makes_the_next_start_later_by_as_much_and_no_m
     back = NOW - timedelta(minutes=1)
     assert rate.room(spent_until, back) == 0
     assert rate.opens_at(spent_until) == back + timedelta(minutes=1) + SECOND
+
+
+def test_an_account_written_while_the_clock_was_ahead_allows_one_start_after_the_correction() -> None:
+    rate = Rate(count=6, period=timedelta(minutes=1), burst=3)
+    ahead = NOW + timedelta(days=1)
+    spent_until = rate.corrected(rate.take(None, ahead, 3), NOW)
+    assert rate.room(spent_until, NOW) == 1
+    after = rate.take(spent_until, NOW, 1)
+    assert (rate.room(after, NOW), rate.opens_at(after)) == (0, NOW + rate.interval)
+
+
+@given(rate=rates, back=st.timedeltas(timedelta(0), CLOCK_STEP))
+def test_an_account_of_a_clock_set_back_by_up_to_a_minute_stays_as_it_is(rate: Rate, back: timedelta) -> None:
+    spent_until = rate.take(None, NOW, rate.burst)
+    assert rate.corrected(spent_until, NOW - back) == spent_until
+    assert rate.corrected(None, NOW - back) is None
+
+
+@given(rate=rates)
+def test_no_start_is_further_ahead_than_the_longest_wait(rate: Rate) -> None:
+    opens_at = rate.opens_at(rate.take(None, NOW, rate.burst))
+    assert opens_at is not None
+    assert opens_at <= NOW + Gate(scope=Scope.TASK, name="t", rate=rate).longest_wait
+    assert Gate(scope=Scope.TASK, name="t", concurrency=1).longest_wait == CLOCK_STEP
 
 
 def test_an_interval_that_does_not_come_out_even_is_rounded_to_the_slower_side() -> None:

@@ -25,9 +25,11 @@ from mainspring.core.steps import (
     change,
     create,
     decide,
+    is_ahead,
     is_declared,
     pause,
     remove,
+    reset,
     resume,
     run_again,
     run_now,
@@ -133,6 +135,77 @@ def slots(runs: list[Run]) -> list[datetime | None]:
 
 def told(story: Story) -> list[tuple[Reason | None, int]]:
     return [(run.reason, run.count) for run in story.dropped]
+
+
+class TestAClockThatWasAhead:
+    """A schedule that was decided while the clock was a day ahead, and is to go on when the clock is corrected."""
+
+    def corrected(self, plan: Plan, *, created: datetime = T0) -> Story:
+        story = Story(plan, created)
+        story.now = T0 + DAY
+        story.look()
+        story.now = T0 + MINUTE
+        return story
+
+    def reset(self, story: Story) -> None:
+        decision = reset(story.schedule, story.now, busy=bool(story.open))
+        assert decision.before == story.schedule
+        assert decision.after is not None
+        story.schedule = decision.after
+
+    def test_it_makes_jobs_again_from_now_on(self) -> None:
+        story = self.corrected(plan_of())
+        assert is_ahead(story.schedule, story.now)
+        self.reset(story)
+        assert not is_ahead(story.schedule, story.now)
+        story.tick(2 * HOUR)
+        assert slots(story.fired) == [T0 + DAY, T0 + HOUR, T0 + 2 * HOUR]
+
+    def test_a_slot_that_has_a_job_is_passed_over(self) -> None:
+        story = self.corrected(plan_of(missed=Missed.all(limit=100, per_tick=100)))
+        made = slots(story.fired)
+        self.reset(story)
+        story.now = T0 + 26 * HOUR
+        done = [slot for slot in made if slot]
+        story.take(decide(story.schedule, story.now, story.ids, busy=False, done=done))
+        assert slots(story.fired) == [*made, T0 + 25 * HOUR, T0 + 26 * HOUR]
+        assert story.schedule.next_at == T0 + 27 * HOUR
+
+    def test_a_held_slot_that_has_a_job_is_passed_over(self) -> None:
+        story = Story(plan_of(overlap=Overlap.QUEUE_ONE))
+        story.tick(2 * HOUR)
+        assert story.schedule.held
+        held = story.schedule.held.at
+        story.take(decide(story.schedule, story.now, story.ids, busy=False, done=[held]))
+        assert held not in slots(story.fired)
+        assert not story.schedule.waits
+
+    def test_a_fixed_delay_counts_from_now(self) -> None:
+        story = Story(plan_of(Every(HOUR, after_end=True)))
+        story.tick(HOUR)
+        story.now = T0 + DAY
+        story.end()
+        story.now = T0 + 2 * HOUR
+        assert is_ahead(story.schedule, story.now)
+        self.reset(story)
+        assert story.schedule.next_at == T0 + 3 * HOUR
+
+    def test_a_rule_that_counts_from_a_creation_ahead_counts_from_now(self) -> None:
+        story = self.corrected(plan_of(), created=T0 + DAY)
+        self.reset(story)
+        assert story.schedule.next_at == T0 + MINUTE + HOUR
+
+    def test_a_first_slot_that_was_given_stays(self) -> None:
+        story = self.corrected(plan_of(Every(HOUR, start=T0 + 3 * HOUR)), created=T0 + DAY)
+        self.reset(story)
+        assert story.schedule.next_at == T0 + 3 * HOUR
+
+    def test_one_that_is_not_ahead_is_not_reset(self) -> None:
+        story = Story(plan_of())
+        story.tick(HOUR)
+        story.now -= 4 * MINUTE
+        with pytest.raises(ScheduleError, match="not ahead of the clock"):
+            reset(story.schedule, story.now, busy=False)
 
 
 class TestTheUsualCase:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from mainspring import Context, Cron, Every, Mainspring, Manual, Missed, Once, Retry, Unique
+from mainspring.client.health import plans as health
+from mainspring.client.health.finding import Level
 from mainspring.core.job import State
 from mainspring.core.missed import Reason
 from mainspring.core.schedule import Origin
@@ -232,6 +234,45 @@ async def test_a_clock_that_is_set_forward_and_back_again_leaves_no_slot_out_and
         virtual_time.clock.jump(-5 * MINUTE)
         await until(10 * MINUTE + SECOND)
     assert sorted(slot for slot in diary.slots if slot) == [T0 + n * MINUTE for n in range(1, 11)]
+
+
+async def test_schedules_decided_while_the_clock_was_ahead_are_reported_and_go_on_after_a_reset(
+    app: Mainspring, virtual_time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    task, diary = diary_task(app)
+    app.schedule(Every(10 * MINUTE), name="often")(task)
+    async with app.node():
+        await until(MINUTE)
+        virtual_time.clock.jump(HOUR)
+        await pass_by(MINUTE)
+        assert diary.slots == [T0 + HOUR]
+        virtual_time.clock.jump(-HOUR)
+        await pass_by(MINUTE)
+        assert "clock of the store: set back by 1:00:00" in caplog.text
+        assert caplog.text.count("schedules often: decided for later than now") == 1
+        (found,) = [one async for one in health.plans(app.store, [task.definition.name], anyone=True)]
+        assert (found.level, found.code, found.do) == (Level.FAIL, "schedule_ahead", "mainspring schedules reset NAME")
+
+        await app.schedules.reset("often")
+        with pytest.raises(ScheduleError, match="not ahead"):
+            await app.schedules.reset("often")
+        await until(2 * HOUR + MINUTE)
+    assert sorted(slot for slot in diary.slots if slot) == [T0 + n * 10 * MINUTE for n in range(1, 13)]
+
+
+async def test_schedules_ahead_of_the_clock_are_reported_at_the_start_of_a_node_and_once_an_hour(
+    app: Mainspring, virtual_time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    task, _ = diary_task(app)
+    app.schedule(Every(MINUTE), name="often")(task)
+    virtual_time.clock.jump(DAY)
+    async with app.node():
+        await pass_by(2 * MINUTE)
+    virtual_time.clock.jump(-DAY)
+    async with app.node():
+        await pass_by(2 * HOUR + MINUTE)
+    assert caplog.text.count("schedules often: decided for later than now") == 3
+    assert "set back" not in caplog.text
 
 
 # A year of half past two.

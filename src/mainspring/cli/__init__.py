@@ -14,7 +14,7 @@ COMMANDS: Final = {
     "top": Later("mainspring.cli.top:top", "Watch nodes, queues, tasks, running jobs and errors, live."),
     "jobs": Later("mainspring.cli.jobs:jobs", "List, show, retry, cancel, delete and enqueue jobs."),
     "schedules": Later(
-        "mainspring.cli.schedules:schedules", "List, add, change, pause, run, backfill and remove schedules."
+        "mainspring.cli.schedules:schedules", "List, add, change, pause, reset, run, backfill and remove schedules."
     ),
     "queues": Later("mainspring.cli.queues:queues", "List, pause and resume queues."),
     "outbox": Later("mainspring.cli.outbox:outbox", "List outboxes, and replay or discard dead letters."),

@@ -16,7 +16,7 @@ from mainspring.cli.plain import print_json
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.show import show
 from mainspring.cli.table import Column, print_table
-from mainspring.client.words import ago, count, length
+from mainspring.client.words import ago, count, length, percent
 from mainspring.core.job import FINISHED, Cause, JobId, State
 from mainspring.core.names import Name
 from mainspring.errors import MainspringError, StoreUnavailable
@@ -193,7 +193,7 @@ def when(view: JobView, now: datetime) -> str:
     if view.job.state is State.RUNNING and view.started_at:
         return f"for {length(now - view.started_at, shortly=True)}"
     text = ago(view.job.run_at, now, shortly=True)
-    return text if view.job.run_at > now else f"due {text.removesuffix(' ago')}"
+    return text if view.job.run_at > now else f"due for {text.removesuffix(' ago')}"
 
 
 def note(view: JobView) -> str:
@@ -208,7 +208,7 @@ def note(view: JobView) -> str:
         case State.RUNNING if job.cancel_requested_at:
             return "asked to stop"
         case State.RUNNING if view.progress:
-            return f"{view.progress.percent:.0f} % {view.progress.message}".rstrip()
+            return f"{percent(view.progress.percent)} {view.progress.message}".rstrip()
         case _ if job.losses:
             return f"lost {count(job.losses, 'time')}"
         case _:

@@ -15,7 +15,6 @@ from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.root import Refusal
 from mainspring.cli.table import Column, print_table
 from mainspring.client.orders import answered, give
-from mainspring.client.standing import standing
 from mainspring.client.words import ago
 from mainspring.errors import NoAnswer, NodeGone
 from mainspring.stores.records import DumpStacks, NodeOrder, Quiet, Resume, SetConcurrency, StopNode
@@ -49,26 +48,26 @@ async def list_nodes(app: Mainspring, *, dead_too: bool, as_json: bool) -> None:
     A node that is `silent` has not renewed its lease for 15 s; the process
     of one that is `gone` has ended. Others take over what they held.
     """
-    found = [one for one in await app.store.nodes() if one.alive or dead_too]
+    looks = await app.overview.nodes(dead_too=dead_too)
     if as_json:
-        print_json(*found)
+        print_json(*(one.view for one in looks))
         return
-    if not found:
+    if not looks:
         echo("No node is alive." if not dead_too else "There were no nodes.")
         return
     now = app.store.now()
     rows = [
         (
-            one.node.id,
-            standing(one, now),
-            f"{one.running}/{one.node.concurrency}",
-            str(len(one.node.tasks)),
-            ", ".join(one.node.queues) if one.node.queues is not None else "all",
-            ago(one.renewed_at, now, shortly=True),
-            ago(one.joined_at, now, shortly=True),
-            one.node.version,
+            one.view.node.id,
+            one.standing,
+            f"{one.busy}/{one.view.node.concurrency}",
+            str(len(one.view.node.tasks)),
+            ", ".join(one.view.node.queues) if one.view.node.queues is not None else "all",
+            ago(one.view.renewed_at, now, shortly=True),
+            ago(one.view.joined_at, now, shortly=True),
+            one.view.node.version,
         )
-        for one in found
+        for one in looks
     ]
     print_table(COLUMNS, rows)
 

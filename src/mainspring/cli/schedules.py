@@ -22,8 +22,11 @@ from mainspring.cli.words import me
 from mainspring.client.clocks import have_seconds
 from mainspring.client.planned_words import at, is_known, paused_text, rule_text, run_text, standing
 from mainspring.client.words import ago
+from mainspring.core.names import Name
 from mainspring.core.schedule import Run
+from mainspring.core.steps import is_ahead
 from mainspring.errors import MainspringError, StoreError
+from mainspring.runtime.planned import look_at
 from mainspring.stores.records import Look, RunFilter
 
 PAGE: Final = 500
@@ -44,7 +47,7 @@ names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=T
 
 @click.group()
 def schedules() -> None:
-    """List, add, change, pause, run, backfill and remove schedules."""
+    """List, add, change, pause, reset, run, backfill and remove schedules."""
 
 
 @schedules.command("list")
@@ -113,6 +116,31 @@ async def resume(app: Mainspring, *, names: Sequence[str], as_json: bool) -> int
         return True
 
     return await _each(app, "schedules.resume", names, act, done="goes on", otherwise="was not paused", as_json=as_json)
+
+
+@schedules.command()
+@names_argument
+@as_json
+@reaches_store
+async def reset(app: Mainspring, *, names: Sequence[str], as_json: bool) -> int:
+    """Let schedules go on from now that were decided while the clock was ahead."""
+
+    async def act(_: Deed, name: str) -> bool:
+        look, now = await look_at(app.store, Name.parse(name))
+        if not is_ahead(look.schedule, now):
+            return False
+        await app.schedules.reset(name)
+        return True
+
+    return await _each(
+        app,
+        "schedules.reset",
+        names,
+        act,
+        done="goes on from now",
+        otherwise="is not ahead of the clock",
+        as_json=as_json,
+    )
 
 
 @schedules.command()

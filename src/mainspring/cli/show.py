@@ -14,7 +14,7 @@ from mainspring.cli.plain import plain, print_json, unfolded
 from mainspring.cli.reach import as_json, reaches_store
 from mainspring.cli.table import Column, lines
 from mainspring.client.causes import why
-from mainspring.client.words import ago, length
+from mainspring.client.words import ago, length, percent
 from mainspring.core.job import claim_count
 from mainspring.stores.records import AttemptView, JobView, LogLine, SlotFacts
 
@@ -68,7 +68,7 @@ def _facts(view: JobView, now: datetime) -> Iterator[tuple[str, str]]:
     yield "arguments", _text(_inner(view.payload, "args"))
     yield "result", _text(_inner(view.result, "value")) if view.result else ""
     yield "saved", _text(plain(view.saved)) if view.saved else ""
-    yield "progress", f"{view.progress.percent:.0f} % {view.progress.message}".rstrip() if view.progress else ""
+    yield "progress", f"{percent(view.progress.percent)} {view.progress.message}".rstrip() if view.progress else ""
     yield "enqueued", _instant(view.enqueued_at, now)
     yield "due", "" if job.finished_at else _instant(job.run_at, now)
     yield "started", f"{_instant(view.started_at, now)} on {view.node}" if view.started_at else ""

@@ -126,7 +126,7 @@ class Supervisor:
     def _signalled(self, number: signal.Signals) -> None:
         self._signals += 1
         if self._signals == 1:
-            log.warning("%s: ending %s workers; once more to hurry", number.name, len(self._running))
+            log.info("%s: ending %s workers; once more to hurry", number.name, len(self._running))
             self.end()
         elif self._signals == 2:
             self._tell_all(signal.SIGTERM)

@@ -31,6 +31,9 @@ def load_app(target: str, *, debug: bool = False) -> Mainspring:
     name, colon, path = target.partition(":")
     if not name or (colon and not path):
         raise NoApp(f"{target!r} names no app; write MODULE:APP, as in myapp:app")
+    if name.endswith(".py"):
+        where = ".".join(Path(name).with_suffix("").parts)
+        raise NoApp(f"{name!r} is a file; write MODULE:APP, as in {where}:{path or 'app'}")
     module = _imported(name, debug=debug)
     if not colon:
         raise NoApp(f"{target!r} names no app; write MODULE:APP. {_found(name, module)}")

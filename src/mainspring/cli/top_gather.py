@@ -152,7 +152,7 @@ def _node(one: NodeLook) -> NodeRow:
     return NodeRow(
         id=one.view.node.id,
         state=one.standing,
-        running=one.view.running,
+        running=one.busy,
         places=one.view.node.concurrency,
         memory=one.report.memory if one.report else None,
         renewed_at=one.view.renewed_at,

@@ -14,8 +14,8 @@ from mainspring.core.rules import Every, Manual
 from mainspring.core.schedule import Schedule
 from mainspring.errors import ScheduleError
 from mainspring.ids import new_id
+from mainspring.runtime.planned import slots_with_job
 from mainspring.stores.port import Store
-from mainspring.stores.records import RunFilter
 
 MOST_BACKFILLED: Final = 1000
 """Slots that one step makes jobs for: they all come up at once."""
@@ -64,12 +64,7 @@ async def without_job(store: Store, schedule: Schedule, slots: Sequence[datetime
     """Leave out those that have made a job, or are about to."""
     if not slots:
         return []
-    which = RunFilter(schedule=schedule.name, after_slot=slots[0] - MOMENT, until_slot=slots[-1], with_job=True)
-    page = await store.runs(which, limit=MOST_BACKFILLED)
-    taken = {run.slot for run in page.runs}
-    while page.after:  # under an earlier rule there may have been far more slots in the same time
-        page = await store.runs(which, limit=MOST_BACKFILLED, after=page.after)
-        taken |= {run.slot for run in page.runs}
+    taken = set(await slots_with_job(store, schedule.name, slots))
     # A held one makes its job later: two for one slot would be refused, and the schedule could not go on.
     if schedule.held:
         taken.add(schedule.held.at)

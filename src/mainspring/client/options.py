@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar
 from uuid import UUID
 
 from mainspring.core.command import HIGHEST_PRIORITY, LOWEST_PRIORITY
@@ -25,6 +26,7 @@ BANDS: Final[Mapping[str, int]] = {"background": 0, "low": 25, "normal": 50, "hi
 
 Priority: TypeAlias = int | Band
 Reader: TypeAlias = Callable[[Any], object]
+E = TypeVar("E", bound=StrEnum)
 Tags: TypeAlias = str | Iterable[str]
 
 
@@ -220,3 +222,12 @@ _READERS: Final[Mapping[str, Reader]] = {
     "retention": read_retention,
     "tx": _read_tx,
 }
+
+
+def read_word(what: str, word: str, kind: type[E]) -> E:
+    """Read a member of an enumeration, or raise `DeclarationError` with the nearest that there is."""
+    if word in list(kind):
+        return kind(word)
+    near = get_close_matches(word, [str(one) for one in kind], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise DeclarationError(what, f"{word}: there are {', '.join(kind)}{hint}")

@@ -61,6 +61,12 @@ class NodeLook(Struct, frozen=True, kw_only=True):
     reported_at: datetime | None = None
     report: Report | None = None
 
+    @property
+    def busy(self) -> int:
+        """Places that are taken: by jobs that run, and by bodies that did not stop when their attempts ended."""
+        left = sum(job.is_abandoned for job in self.report.running) if self.report else 0
+        return self.view.running + left
+
 
 class QueuesLook(Struct, frozen=True, kw_only=True):
     """All queues that anybody knows of, by name. What waits and runs in them is what was counted last."""

@@ -37,7 +37,7 @@ Own = Callable[[list[Call[Any]]], object]
 
 
 class Schedules:
-    """Add, look at, change, pause, resume, run, backfill and remove schedules, by their names."""
+    """Add, look at, change, pause, resume, reset, run, backfill and remove schedules, by their names."""
 
     def __init__(self, connection: Connection, handle: Handles, own: Own) -> None:
         self._connection = connection
@@ -123,6 +123,13 @@ class Schedules:
             return core.resume(look.schedule, now, partial(new_id, now), busy=bool(look.open))
 
         return await self._step(name, choose)
+
+    async def reset(self, name: str) -> Schedule:
+        """Have a schedule go on from now that was decided for later, because the store's clock was ahead for a while.
+
+        Its slots come up again from now on, but for those that have a job. `ScheduleError` if it is not ahead.
+        """
+        return await self._step(name, lambda look, now: core.reset(look.schedule, now, busy=bool(look.open)))
 
     async def remove(self, name: str) -> None:
         """Take a schedule away. Its jobs go on, and its runs are kept for as long as they would have been."""
@@ -212,6 +219,9 @@ class Schedules:
 
     def resume_sync(self, name: str) -> Schedule:
         return self._connection.wait_for(lambda: self.resume(name))
+
+    def reset_sync(self, name: str) -> Schedule:
+        return self._connection.wait_for(lambda: self.reset(name))
 
     def remove_sync(self, name: str) -> None:
         self._connection.wait_for(lambda: self.remove(name))

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.client.options import read_id
+from mainspring.client.options import read_id, read_word
 from mainspring.core.job import Cause, JobId, NodeId, State
 from mainspring.core.keys import shorten_key
 from mainspring.core.names import Name
@@ -79,9 +79,7 @@ async def search(
 def read_states(text: str) -> tuple[State, ...]:
     """Read states with commas between them."""
     words = [word.strip() for word in text.split(",") if word.strip()]
-    unknown = [word for word in words if word not in list(State)]
-    DeclarationError.unless("state", [(not unknown, f"{', '.join(unknown)}: there are {', '.join(State)}")])
-    return tuple(State(word) for word in words)
+    return tuple(read_word("state", word, State) for word in words)
 
 
 def search_of(which: Which, now: datetime) -> Search:
@@ -90,11 +88,11 @@ def search_of(which: Which, now: datetime) -> Search:
     node, since, until, argument = which.get("node"), which.get("since"), which.get("until"), which.get("argument")
     key = which.get("key")
     return Search(
-        states=read_states(state) if isinstance(state, str) else tuple(State(one) for one in state),
+        states=read_states(state) if isinstance(state, str) else tuple(read_word("state", one, State) for one in state),
         queue=which.get("queue"),
         task=None if task is None else Name.parse(task),
         tag=which.get("tag"),
-        cause=None if cause is None else _cause(cause),
+        cause=None if cause is None else read_word("cause", cause, Cause),
         parent=None if parent is None else read_id(parent),
         key=None if key is None else shorten_key(key),
         node=None if node is None else NodeId(node),
@@ -103,11 +101,6 @@ def search_of(which: Which, now: datetime) -> Search:
         error=which.get("error"),
         argument=None if argument is None else read_argument(argument),
     )
-
-
-def _cause(word: str) -> Cause:
-    DeclarationError.unless("cause", [(word in list(Cause), f"{word}: there are {', '.join(Cause)}")])
-    return Cause(word)
 
 
 def read_instant(name: str, value: When, now: datetime) -> datetime:

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from mainspring.client.outbox import job_of
-from mainspring.client.words import length
+from mainspring.client.words import length, percent
 from mainspring.core.job import FINISHED, WAITING, JobId, NodeId, State
 from mainspring.core.outcome import AttemptError
 from mainspring.ids import number_in
@@ -130,7 +130,7 @@ def _of_the_end(view: JobView, attempts: Sequence[AttemptView], entries: Sequenc
 def _of_now(view: JobView, attempts: Sequence[AttemptView], now: datetime) -> Iterator[Moment]:
     job = view.job
     if job.state is State.RUNNING:
-        progress = f"{view.progress.percent:.0f} % {view.progress.message}".rstrip() if view.progress else ""
+        progress = f"{percent(view.progress.percent)} {view.progress.message}".rstrip() if view.progress else ""
         yield Moment(at=now, word="running", text=progress, node=view.node, lease=job.lease)
     elif job.state in WAITING:
         # A job that was lost or given back keeps its due time, which lies before the end of that attempt.

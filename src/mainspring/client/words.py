@@ -35,6 +35,11 @@ def count(number: int, one: str, several: str = "") -> str:
     return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
+def percent(done: float) -> str:
+    """Say how far something is, rounded down: what is not done is never "100 %"."""
+    return f"{int(done)} %"
+
+
 def size(number: float) -> str:
     """Say how many bytes."""
     for unit in ("bytes", "kB", "MB", "GB"):

@@ -1,8 +1,9 @@
 """How many jobs may run at a time, and how many may start in a while.
 
 A rate is a token bucket that is kept as one instant (the generic cell rate algorithm): `spent_until` is when all the
-tokens that were ever taken would have been paid for at the steady pace. Nothing has to be refilled, nothing drifts, and
-a clock that is set back can only make the next start later by as much.
+tokens that were ever taken would have been paid for at the steady pace. Nothing has to be refilled, and nothing drifts.
+A clock that is set back by up to a minute makes the next start later by as much. After a larger step the account is from
+another clock: one job starts at once, and the next ones follow at the steady pace.
 """
 
 import re
@@ -17,6 +18,8 @@ from mainspring.duration import LONGEST, duration
 from mainspring.errors import DeclarationError
 
 MOMENT: Final = timedelta(microseconds=1)
+CLOCK_STEP: Final = timedelta(minutes=1)
+"""An instant that is further ahead than its rule allows, by more than this, was written while the clock was ahead."""
 _RATE: Final = re.compile(r"([0-9]{1,9}) */ *([0-9].*|[a-z]+)")
 _UNITS: Final = (
     (timedelta(days=1), "d"),
@@ -68,6 +71,12 @@ class Rate(Struct, frozen=True, kw_only=True):
     def interval(self) -> timedelta:
         """The steady time between two starts, in whole microseconds, rounded up: rather too few starts than too many."""
         return -(-self.period // self.count)
+
+    def corrected(self, spent_until: datetime | None, now: datetime) -> datetime | None:
+        """Return `spent_until`, or the instant that allows one start now if it was written while the clock was ahead."""
+        if spent_until is None or spent_until - self.interval * self.burst <= now + CLOCK_STEP:
+            return spent_until
+        return now + self.interval * (self.burst - 1)
 
     def opens_at(self, spent_until: datetime | None) -> datetime | None:
         """Say when the next start is allowed; None: at any time."""
@@ -143,3 +152,8 @@ class Gate(Struct, frozen=True, kw_only=True):
     name: str
     concurrency: int | None = None
     rate: Rate | None = None
+
+    @property
+    def longest_wait(self) -> timedelta:
+        """How far ahead the next start can be, as far as time decides; an instant further ahead is from another clock."""
+        return CLOCK_STEP if self.rate is None else self.rate.interval + CLOCK_STEP

@@ -7,6 +7,7 @@ and say why; neighbours are told of together, so that a day of seconds is one sp
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -121,15 +122,17 @@ def owed(rule: Rule, missed: Missed, *, after: datetime, until: datetime, now: d
     first = rule.next(after)
     if first is None or first > until:
         return Owed()
-    candidates = _newest(rule, missed, first=first, until=until, now=now)
-    chosen, more = candidates[: missed.per_tick], candidates[missed.per_tick :]
-    last = rule.previous(candidates[0] if candidates else until + MOMENT)
+    begin = _begin_of_newest(rule, missed, after=after, until=until, now=now)
+    # Forward from there, and no further than one tick takes: a backlog is not walked as a whole at each of its ticks.
+    found = tuple(islice(rule.between(begin, until), missed.per_tick + 1))
+    chosen, more = found[: missed.per_tick], found[missed.per_tick :]
+    last = rule.previous(chosen[0] if chosen else until + MOMENT)
     if last is None or last < first:
         dropped: tuple[Span, ...] = ()
     else:
-        reason = _reason(missed, age=now - last, has_later=bool(candidates))
+        reason = _reason(missed, age=now - last, has_later=bool(chosen))
         dropped = span(rule, reason, after=after, until=last)
-    return Owed(dropped=dropped, chosen=tuple(chosen), more=bool(more))
+    return Owed(dropped=dropped, chosen=chosen, more=bool(more))
 
 
 def _reason(missed: Missed, *, age: timedelta, has_later: bool) -> Reason:
@@ -149,11 +152,16 @@ def span(rule: Rule, reason: Reason, *, after: datetime, until: datetime) -> tup
     return (Span(first=first, last=last, count=rule.count(after, until), reason=reason),)
 
 
-def _newest(rule: Rule, missed: Missed, *, first: datetime, until: datetime, now: datetime) -> list[datetime]:
-    """Find the newest slots that are worth a job, oldest first."""
-    found: list[datetime] = []
-    slot = rule.previous(until + MOMENT)
-    while slot is not None and slot >= first and now - slot <= missed.grace and len(found) < missed.limit:
-        found.append(slot)
-        slot = rule.previous(slot)
-    return found[::-1]
+def _begin_of_newest(rule: Rule, missed: Missed, *, after: datetime, until: datetime, now: datetime) -> datetime:
+    """Find an instant after which the slots are worth a job: none is too old, and there are no more than the limit."""
+    begin = max(after, now - missed.grace - MOMENT)
+    if begin >= until or rule.count(begin, until) <= missed.limit:
+        return begin
+    enough = until
+    while enough - begin > MOMENT:
+        middle = begin + (enough - begin) // 2
+        if rule.count(middle, until) > missed.limit:
+            begin = middle
+        else:
+            enough = middle
+    return enough

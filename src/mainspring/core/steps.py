@@ -3,11 +3,11 @@
 Every function here takes a schedule and returns a `Decision`: the schedule as it is to be, and the runs that are to be
 written with it. A store writes both while the schedule is still at the revision that was decided on, else neither.
 
-The cursor never goes back, and nothing before the schedule's creation is owed, so that neither a clock that is set back
-nor a second node decides a slot twice.
+The cursor goes back only by `reset`, and nothing before the schedule's creation is owed, so that neither a clock that is
+set back nor a second node decides a slot twice. A slot that made its job before a `reset` is passed over.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -38,6 +38,8 @@ NEXT_TICK: Final = timedelta(seconds=1)
 """Between two helpings of a backlog."""
 ASK_AGAIN: Final = timedelta(seconds=30)
 """Before a run that is to be cancelled is told so once more: whoever was to tell it may have died."""
+AHEAD: Final = timedelta(minutes=5)
+"""A cursor that is further ahead of now than this was written while the clock was ahead."""
 MOST_GROWN: Final = 1000
 """After so many growths a run without a job is followed by another: each is a row that is written once more, and while
 somebody holds an old snapshot of the database open, every look at it meets all that it was before."""
@@ -134,6 +136,32 @@ def resume(schedule: Schedule, now: datetime, ids: Ids, *, busy: bool) -> Decisi
     return _written(schedule, draft.schedule, now, draft.runs, busy=busy)
 
 
+def is_ahead(schedule: Schedule, now: datetime) -> bool:
+    """Say whether slots were decided, or a run ended, later than now: the clock was ahead, and has been corrected."""
+    return max(schedule.cursor, schedule.last_end or schedule.cursor) > now + AHEAD
+
+
+def reset(schedule: Schedule, now: datetime, *, busy: bool) -> Decision:
+    """Have a schedule that is ahead of the clock go on from now.
+
+    The slots between now and the cursor come up again; those that have a job are to be given to `decide` as `done`.
+    """
+    if not is_ahead(schedule, now):
+        raise ScheduleError(f"schedule {schedule.name}", "it is not ahead of the clock; there is nothing to reset")
+    rule, last_end = schedule.plan.rule, schedule.last_end
+    if isinstance(rule, Every) and schedule.created_at > now:
+        free = replace(rule, start=None)
+        rule = free.anchored(now) if rule == free.anchored(schedule.created_at) else rule
+    after = replace(
+        schedule,
+        plan=replace(schedule.plan, rule=rule),
+        cursor=now,
+        last_end=None if last_end is None else min(last_end, now),
+        last_drop=None,
+    )
+    return _written(schedule, after, now, busy=busy)
+
+
 def remove(schedule: Schedule) -> Decision:
     """Take a schedule away. Jobs that it made go on."""
     return Decision(before=schedule, after=None)
@@ -167,14 +195,23 @@ def _horizon(schedule: Schedule, now: datetime) -> datetime:
     return kept if schedule.known_since is None else max(kept, schedule.known_since)
 
 
-def decide(schedule: Schedule, now: datetime, ids: Ids, *, busy: bool, shut: Reason | None = None) -> Decision:
+def decide(
+    schedule: Schedule,
+    now: datetime,
+    ids: Ids,
+    *,
+    busy: bool,
+    shut: Reason | None = None,
+    done: Collection[datetime] = (),
+) -> Decision:
     """Decide every slot that has come up; `busy` says whether a run of the schedule is open.
 
     `shut` says why no slot may make a job now, whatever the schedule wants: its task's breaker is open, or nobody has it.
+    `done` are slots that have made their job, before the schedule was reset: they are passed over.
     """
     if schedule.paused:
         return _written(schedule, schedule, now)
-    draft = _Draft(schedule, now, ids, busy=busy, shut=shut)
+    draft = _Draft(schedule, now, ids, busy=busy, shut=shut, done=done)
     due = _from_the_end(schedule, now, busy=busy) if schedule.plan.counts_from_the_end else _due(schedule, now)
     slots = [Slot(at=at, is_catch_up=now - at > IN_TIME or at != due.last or due.more) for at in due.chosen]
     if schedule.plan.overlap in _HOLDING:
@@ -203,11 +240,21 @@ def _helping(schedule: Schedule, now: datetime) -> timedelta:
 class _Draft:
     """A schedule while its slots are decided one by one."""
 
-    def __init__(self, schedule: Schedule, now: datetime, ids: Ids, *, busy: bool, shut: Reason | None = None) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        now: datetime,
+        ids: Ids,
+        *,
+        busy: bool,
+        shut: Reason | None = None,
+        done: Collection[datetime] = (),
+    ) -> None:
         self.schedule = schedule
         self.runs: tuple[Run, ...] = ()
         self.busy = busy
         self._shut = shut
+        self._done = done
         self._now = now
         self._ids = ids
 
@@ -263,7 +310,7 @@ class _Draft:
         self.schedule = replace(self.schedule, last_drop=run, last_drop_grown=grown)
 
     def _fire(self, slot: Slot) -> None:
-        if not has_runs_left(self.schedule):
+        if not has_runs_left(self.schedule) or slot.at in self._done:
             return
         if self._shut:
             self.drop(Span(first=slot.at, last=slot.at, count=1, reason=self._shut))

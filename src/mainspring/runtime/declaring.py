@@ -79,7 +79,7 @@ class _Declaration:
         newer = _newer(self._planned, self._owned, unreadable)
         done = await self._write_what_differs(newer)
         if count := list(done.values()).count(_Done.AS_IT_WAS):
-            log.info("%s of the schedules that %s declares are there already", count, self._planned.owner)
+            log.debug("schedules of %s: %s unchanged", self._planned.owner, count)
         overtaken = [name for name, how in done.items() if how is _Done.OVERTAKEN]
         for name in overtaken:
             log.warning("schedule %s is still not what is declared: others change it all the time", name)

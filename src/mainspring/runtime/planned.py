@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from mainspring.core.job import NodeId
+from mainspring.core.missed import MOMENT
 from mainspring.core.names import Name
 from mainspring.core.schedule import Decision, Plan, Schedule
 from mainspring.core.steps import create, decide, pause
@@ -16,9 +17,10 @@ from mainspring.errors import NameTaken, ScheduleError, UnknownSchedule
 from mainspring.ids import new_id
 from mainspring.runtime.firing import move_of
 from mainspring.stores.port import Store
-from mainspring.stores.records import Former, Look
+from mainspring.stores.records import Former, Look, RunFilter
 
 PAGE: Final = 500
+RUNS_PAGE: Final = 1000
 TRIES: Final = 50
 """How often a step is decided again that others were faster with."""
 
@@ -145,6 +147,17 @@ def _is_due(schedule: Schedule, now: datetime) -> bool:
     # Not by `next_at` alone: of a backlog, the rest is looked at a second later, and is owed all the same.
     instants = (schedule.next_at, schedule.next_slot)
     return schedule.paused is None and any(instant is not None and instant <= now for instant in instants)
+
+
+async def slots_with_job(store: Store, name: Name, slots: Sequence[datetime]) -> frozenset[datetime]:
+    """Find the slots of a schedule, of these in order, that have made a job."""
+    which = RunFilter(schedule=name, after_slot=slots[0] - MOMENT, until_slot=slots[-1], with_job=True)
+    page = await store.runs(which, limit=RUNS_PAGE)
+    found = {run.slot for run in page.runs}
+    while page.after:  # under an earlier rule there may have been far more slots in the same time
+        page = await store.runs(which, limit=RUNS_PAGE, after=page.after)
+        found |= {run.slot for run in page.runs}
+    return frozenset(slots) & found
 
 
 async def look_at(store: Store, name: Name) -> tuple[Look, datetime]:

@@ -19,7 +19,7 @@ def obeyed(node: Node) -> Iterator[None]:
 
     def receive(number: signal.Signals) -> None:
         if not node.stop.is_set():
-            log.warning("%s: finishing what runs; once more to hurry", number.name)
+            log.info("%s: finishing what runs; once more to hurry", number.name)
             node.stop.set()
         elif not node.hurry.is_set():
             log.warning("%s again: cancelling what runs", number.name)

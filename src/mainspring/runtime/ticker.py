@@ -29,8 +29,10 @@ from mainspring.core.schedule import Decision, Run
 from mainspring.core.steps import decide
 from mainspring.errors import ScheduleError, SchemaError, StoreClosed, StoreError, StoreUnavailable
 from mainspring.ids import new_id
+from mainspring.runtime.clock_watch import ClockWatch
 from mainspring.runtime.events import Events, log
 from mainspring.runtime.firing import move_of
+from mainspring.runtime.planned import slots_with_job
 from mainspring.stores.port import Store
 from mainspring.stores.records import Look, Looked, Settlement, Verdict
 from mainspring.supervise import Directive, Notifier, Proceed, Sleep
@@ -73,6 +75,11 @@ class Ticker:
         self._look_at = float("-inf")
         self._slot_at = float("inf")
         """From here until `_look_at` a slot is left to other nodes, and hints wait."""
+        self._watch = ClockWatch(store, clock)
+        self._refused: dict[str, int] = {}
+        """Schedules whose last step was not accepted, and from which revision."""
+        self._done: dict[str, tuple[int, frozenset[datetime]]] = {}
+        """Slots of schedules that were reset which have a job, and at which revision that was found out."""
         self._unreadable: dict[str, str] = {}
         self._unwritable: dict[str, tuple[int, float]] = {}
         """Schedules whose next step cannot be written: from which revision, and until when it is not tried again."""
@@ -97,6 +104,7 @@ class Ticker:
         # Until it has gone well, it is due: a rest in between would end the backoff of a store that does not answer.
         self._looked_at, self._look_at, self._slot_at = now, float("-inf"), float("inf")
         looked = await self._store.due(MOST)
+        self._watch.read(looked.now)
         self._tell_of_unreadable(looked)
         looks = [look for look in looked.looks if not self._is_put_aside(look)]
         shut = await self._shut(looked.now, {_task(look) for look in looks})
@@ -107,14 +115,32 @@ class Ticker:
                 partial(new_id, looked.now),
                 busy=bool(look.open),
                 shut=shut.get(_task(look)),
+                done=self._done_of(look),
             )
             for look in looks
         ]
         accepted = await self._move(decisions)
         for look, decision, was_accepted in zip(looks, decisions, accepted, strict=True):
             if was_accepted:
+                self._refused.pop(str(look.schedule.name), None)
+                self._done.pop(str(look.schedule.name), None)
                 await self._written(look, decision)
+            elif was_accepted is False:
+                await self._not_accepted(look, decision)
+        await self._watch.check_schedules()
         return self._rest(looked, decisions, accepted)
+
+    def _done_of(self, look: Look) -> frozenset[datetime]:
+        revision, done = self._done.get(str(look.schedule.name), (0, frozenset()))
+        return done if revision == look.schedule.revision else frozenset()
+
+    async def _not_accepted(self, look: Look, decision: Decision) -> None:
+        """Find out which slots have a job, if a step was refused twice from one revision: no other node was faster then."""
+        name, revision = look.schedule.name, look.schedule.revision
+        slots = sorted(run.slot for run in decision.runs if run.job and run.slot)
+        if slots and self._refused.get(str(name)) == revision:
+            self._done[str(name)] = revision, await slots_with_job(self._store, name, slots)
+        self._refused[str(name)] = revision
 
     async def _shut(self, now: datetime, tasks: Collection[Name]) -> dict[Name, Reason]:
         """Say of which tasks no slot may make a job now, and why."""

@@ -30,6 +30,7 @@ class Passage:
         if self.gate.concurrency is not None:
             self.room = self.gate.concurrency - self.taken
         if self.gate.rate is not None:
+            self.spent_until = self.gate.rate.corrected(self.spent_until, self.now)
             self.room = min(self.room, self.gate.rate.room(self.spent_until, self.now))
 
     def let_pass(self, jobs: int) -> None:

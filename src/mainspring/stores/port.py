@@ -90,7 +90,8 @@ class Jobs(Protocol):
            end (`Job.is_last_chance`) is given only within `room`: if its turn comes when that is used up, neither it nor
            anything behind it is given.
         6. Gates hold over all nodes together: no more jobs of a scope run, or keep their place, than its concurrency
-           says, and no more start than its rate says (`core.limits`). A job without a key passes a KEY gate.
+           says, and no more start than its rate says (`core.limits`). A job without a key passes a KEY gate. A rate that
+           was spent while the clock was ahead by more than a minute allows one start as soon as the clock is corrected.
         7. Two claims never give out the same lease, also if one of them is undone (a failover, a restore): it contains the
            number of the request (`core.job.next_lease`). A job is running for one node at a time.
         8. A node that is not alive under this term gets nothing: `NodeGone`.
@@ -332,7 +333,8 @@ class Locks(Protocol):
         """Take a lock that is free or expired; None while another has it.
 
         1. The holder itself gets it again under the same term, and later. 2. Else the term grows, and never falls,
-           not even when the lock was resigned.
+           not even when the lock was resigned. 3. A lock that was granted while the clock was ahead, by more than a
+           minute, expires one ttl after the first acquire that finds it; a lock that was resigned then is free.
         """
         ...
 

@@ -41,6 +41,9 @@ else:
 
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
+    def __dir__() -> list[str]:
+        return sorted(__all__)
+
 
 __all__ = [
     "FaultyStore",

@@ -59,7 +59,7 @@ class Story:
         if not hit:
             return
         well = sum(view.job.state in {State.SUCCEEDED, State.CANCELLED} for view in hit)
-        fate = "ended well" if well == len(hit) else f"{well} of them have ended well"
+        fate = "ended well" if well == len(hit) else f"{well} of them {'has' if well == 1 else 'have'} ended well"
         yield f"{count(len(hit), 'job')} that ran beside it went to another worker and {fate}."
 
     def _flaky(self) -> Iterator[str]:

@@ -11,7 +11,7 @@ from mainspring.cli.demo.events import Happening, Moment, Watcher
 from mainspring.cli.demo.fates import FATES
 from mainspring.cli.echo import echo
 from mainspring.cli.table import Column, fit, has_rich, rich_table, terminal_width
-from mainspring.client.words import count
+from mainspring.client.words import count, percent
 from mainspring.core.job import FINISHED, WAITING, State
 from mainspring.stores.records import JobView
 
@@ -137,6 +137,6 @@ def _foremost(jobs: list[JobView]) -> State:
     return next((state for state in order if state in states), State.SUCCEEDED)
 
 
-def _bar(percent: float) -> str:
-    full = round(percent * BAR / 100)
-    return f"{'█' * full}{'░' * (BAR - full)} {percent:3.0f} %"
+def _bar(done: float) -> str:
+    full = int(done * BAR / 100)
+    return f"{'█' * full}{'░' * (BAR - full)} {percent(done):>5}"

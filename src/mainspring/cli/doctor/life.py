@@ -2,16 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, NamedTuple
 
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
 from mainspring.client.health.messages import messages
 from mainspring.client.health.plans import plans
-from mainspring.client.health.work import breakers, live_nodes, paused, waiting
+from mainspring.client.health.warnings import left_bodies
+from mainspring.client.health.work import ahead, breakers, live_nodes, paused, waiting
 from mainspring.client.standing import is_well
 from mainspring.client.words import length
+from mainspring.core.job import NodeId
 from mainspring.errors import StoreError
+from mainspring.runtime.report import read as read_report
+from mainspring.stores.overview import Overview
 from mainspring.stores.port import Store
 
 COMMITTED_WITHIN: Final = 10.0  # seconds
@@ -55,7 +59,11 @@ async def life(store: Store, make: Callable[[], Store], bell: Bell = FILE) -> As
     well = [one for one in nodes if is_well(one, store.now())]
     for finding in await waiting(store, bool(well)):
         yield finding
+    for finding in await ahead(store):
+        yield finding
     async for finding in plans(store, {task for one in well for task in one.node.tasks}, anyone=bool(well)):
+        yield finding
+    for finding in await _left(store, [one.node.id for one in well]):
         yield finding
     for finding in await paused(store):
         yield finding
@@ -63,6 +71,13 @@ async def life(store: Store, make: Callable[[], Store], bell: Bell = FILE) -> As
         yield finding
     for finding in await messages(store, anyone=bool(well)):
         yield finding
+
+
+async def _left(store: Store, nodes: Sequence[NodeId]) -> list[Finding]:
+    """Warn of bodies that hold places on these nodes although their attempts have ended."""
+    reports = await store.reports() if isinstance(store, Overview) else {}
+    found = {node: report for node in nodes if node in reports and (report := read_report(reports[node].body))}
+    return left_bodies(found)
 
 
 async def doorbell(store: Store, other: Store, bell: Bell = FILE) -> Finding:

@@ -10,7 +10,7 @@ from mainspring.client.health.finding import Finding, fail, ok, warn
 from mainspring.client.words import ago, count
 from mainspring.core.names import Name
 from mainspring.core.schedule import Schedule
-from mainspring.core.steps import IN_TIME
+from mainspring.core.steps import IN_TIME, is_ahead
 from mainspring.stores.port import Store
 from mainspring.stores.records import SchedulePage
 
@@ -27,6 +27,8 @@ class Seen(Struct, kw_only=True):
     total: int = 0
     paused: int = 0
     late: list[Schedule] = field(default_factory=list)
+    ahead: list[Schedule] = field(default_factory=list)
+    """Decided for later than now, because the clock was ahead."""
     strange: list[Schedule] = field(default_factory=list)
     """Their task is not known to any live node."""
     unreadable: list[str] = field(default_factory=list)
@@ -37,7 +39,11 @@ class Seen(Struct, kw_only=True):
         self.unreadable += page.unreadable
         for schedule in (look.schedule for look in page.looks):
             self.paused += schedule.paused is not None
-            if schedule.paused or schedule.next_at is None:
+            if schedule.paused:
+                continue
+            if is_ahead(schedule, self.now):
+                self.ahead.append(schedule)
+            if schedule.next_at is None:
                 continue
             if self.now - schedule.next_at > IN_TIME:
                 self.late.append(schedule)
@@ -66,6 +72,11 @@ def _findings(seen: Seen, *, anyone: bool) -> list[Finding]:
         do = "see the logs of the nodes: one has to tick" if anyone else "start a node: mainspring worker MODULE:APP"
         late = f"{len(seen.late):,} of {seen.total:,} late, the first by a slot of {ago(since, seen.now)}"
         found.append(fail("schedules", f"{late}: {_named([str(one.name) for one in seen.late])}", do, "schedule_late"))
+    if seen.ahead:
+        until = max(one.cursor for one in seen.ahead).isoformat(" ", "seconds")
+        ahead = f"{len(seen.ahead):,} of {seen.total:,} make no job before {until}, because the clock was ahead"
+        named = _named([str(one.name) for one in seen.ahead])
+        found.append(fail("schedules", f"{ahead}: {named}", "mainspring schedules reset NAME", "schedule_ahead"))
     if seen.strange and anyone:
         names = [f"{one.name} ({one.plan.template.task})" for one in seen.strange]
         do = "start a node that knows it, give the task its old name as an alias, or remove them"

@@ -120,17 +120,7 @@ def _of_reports(reports: Mapping[NodeId, Report]) -> list[Finding]:
         says = f"the clock of {worst} is {length(abs(skewed[worst]))} {where} the store's"
         also = f", and those of {len(skewed) - 1} more nodes differ" if len(skewed) > 1 else ""
         found.append(warn("node time", f"{says}{also}", "set the clocks by NTP", "clock_skew"))
-    left = [
-        f"{job.task} on {node} ({job.id})"
-        for node, report in reports.items()
-        for job in report.running
-        if job.is_abandoned
-    ]
-    if left:
-        runs = "runs" if len(left) == 1 else "run"
-        says = f"{count(len(left), 'body', 'bodies')} did not stop when told to, and still {runs}: {_named(left)}"
-        do = "they hold their places until they end, or the process does; to see where: mainspring nodes stacks NODE"
-        found.append(warn("jobs", says, do, "body_left"))
+    found += left_bodies(reports)
     failing = [
         f"{service.name} on {node} ({service.failures} in a row): {service.error}"
         for node, report in reports.items()
@@ -142,6 +132,22 @@ def _of_reports(reports: Mapping[NodeId, Report]) -> list[Finding]:
         do = "see the logs of the node; the service tries again by itself"
         found.append(warn("services", f"keeps failing: {failing[0]}{more}", do, "service_failing"))
     return found
+
+
+def left_bodies(reports: Mapping[NodeId, Report]) -> list[Finding]:
+    """Warn of bodies that did not stop when their attempts ended."""
+    left = [
+        f"{job.task} on {node} ({job.id})"
+        for node, report in reports.items()
+        for job in report.running
+        if job.is_abandoned
+    ]
+    if left:
+        runs = "runs" if len(left) == 1 else "run"
+        says = f"{count(len(left), 'body', 'bodies')} did not stop when told to, and still {runs}: {_named(left)}"
+        do = "they hold their places until they end, or the process does; to see where: mainspring nodes stacks NODE"
+        return [warn("jobs", says, do, "body_left")]
+    return []
 
 
 def _of_queues(census: Counted, rules: Iterable[QueueRule]) -> list[Finding]:

@@ -9,6 +9,7 @@ from mainspring.client.standing import SILENT, standing
 from mainspring.client.words import count, length
 from mainspring.core.breaker import Phase
 from mainspring.core.job import State
+from mainspring.core.limits import CLOCK_STEP
 from mainspring.stores.overview import Search
 from mainspring.stores.port import Store
 from mainspring.stores.records import NodeView
@@ -54,6 +55,22 @@ async def waiting(store: Store, anyone: bool) -> list[Finding]:
         do = "deploy the code that has it, give the task its old name as an alias, or delete the jobs"
         return [warn("jobs", f"no live node knows the task of jobs that are due: {names}", do, "unknown_task")]
     return [ok("jobs", f"{count(jobs, 'job')} waiting; live nodes know the tasks of all that are due")]
+
+
+async def ahead(store: Store) -> list[Finding]:
+    """Warn of jobs that were to start at once and are due later than now: the clock was ahead when they were enqueued.
+
+    One page of the newest is read: those that such a clock dated are among them.
+    """
+    found = await search(store, Search(states=(State.READY,)), limit=LOOKED_AT, preview=0)
+    late = [view.job for view in found.jobs if view.job.run_at > store.now() + CLOCK_STEP]
+    if not late:
+        return []
+    first = min(job.run_at for job in late) - store.now()
+    many = f"{count(len(late), 'job')}{' or more' if len(found.jobs) == LOOKED_AT else ''}"
+    says = f"{many} ready and due in {length(first)} at the earliest, because the clock was ahead at the enqueue"
+    do = "make them due now: in the dashboard, or by POST /api/v1/jobs/run_now"
+    return [warn("jobs", says, do, "jobs_ahead")]
 
 
 async def _has_due(store: Store, queue: str) -> bool:

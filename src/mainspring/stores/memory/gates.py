@@ -122,6 +122,14 @@ class Gates:
         """Return how much of each rate is spent, for `set_accounts`."""
         return {where: dict(spent) for where, spent in self._spent.items()}
 
+    def correct_accounts(self, now: datetime) -> None:
+        """Correct the accounts of rates that were written while the clock was ahead."""
+        for where, spent in self._spent.items():
+            gate = self._gates.get(where)
+            if gate and gate.rate:
+                rate = gate.rate
+                spent.update({key: rate.corrected(until, now) or until for key, until in spent.items()})
+
     def set_accounts(self, accounts: Accounts) -> None:
         self._spent = accounts
 

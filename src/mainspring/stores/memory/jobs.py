@@ -45,6 +45,7 @@ class JobsRole(Guarded):
     async def claim(self, request: ClaimRequest) -> Claimed:
         with self._locked() as now:
             self._tables.living(request.node, request.term)
+            self._tables.follow_clock(now)
             asked, gates, circuits = self._asked(request), self._tables.gates, self._tables.circuits
             changes: list[PhaseChange] = []
             chosen = choose(asked, gates, circuits, request, now)

@@ -4,7 +4,9 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from mainspring.core.limits import CLOCK_STEP
 from mainspring.stores.memory.guard import Guarded
+from mainspring.stores.memory.tables import Grant
 from mainspring.stores.records import Lock
 
 
@@ -14,13 +16,21 @@ class LocksRole(Guarded):
     async def acquire(self, name: str, holder: str, ttl: timedelta) -> Lock | None:
         with self._locked() as now:
             there = self._tables.locks.get(name)
-            if there and there.holder == holder:
-                lock = replace(there, expires_at=max(there.expires_at, now + ttl))
-            elif there and there.expires_at > now:
+            if there is None:
+                lock = Lock(name=name, holder=holder, term=next(self._tables.lock_terms), expires_at=now + ttl)
+            elif there.lock.holder == holder:
+                is_ahead = there.at > now + CLOCK_STEP
+                lock = replace(there.lock, expires_at=now + ttl if is_ahead else max(there.lock.expires_at, now + ttl))
+            elif there.at > now + CLOCK_STEP:
+                # Granted while the clock was ahead: its holder, if it is alive, has one ttl to extend it.
+                shortened = replace(there.lock, expires_at=now + (there.lock.expires_at - there.at))
+                self._tables.locks[name] = Grant(shortened, now)
+                return None
+            elif there.lock.expires_at > now:
                 return None
             else:
-                lock = Lock(name=name, holder=holder, term=next(self._tables.lock_terms), expires_at=now + ttl)
-            self._tables.locks[name] = lock
+                lock = replace(there.lock, holder=holder, term=next(self._tables.lock_terms), expires_at=now + ttl)
+            self._tables.locks[name] = Grant(lock, now)
         self._ring()
         return lock
 
@@ -28,7 +38,8 @@ class LocksRole(Guarded):
         with self._locked() as now:
             if not self._is_held(lock):
                 return None
-            extended = self._tables.locks[lock.name] = replace(lock, expires_at=now + ttl)
+            extended = replace(lock, expires_at=now + ttl)
+            self._tables.locks[lock.name] = Grant(extended, now)
         self._ring()
         return extended
 
@@ -43,4 +54,4 @@ class LocksRole(Guarded):
     def _is_held(self, lock: Lock) -> bool:
         """Say whether nobody else has it; that it has expired does not matter before somebody does."""
         there = self._tables.locks.get(lock.name)
-        return there is not None and (there.holder, there.term) == (lock.holder, lock.term)
+        return there is not None and (there.lock.holder, there.lock.term) == (lock.holder, lock.term)

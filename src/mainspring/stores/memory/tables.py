@@ -5,9 +5,9 @@ in the order of retention once it has finished. `write` is the only way to chang
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from mainspring.core.job import FINISHED, WAITING, Job, JobId, NodeId, State
 from mainspring.core.names import Name
@@ -77,6 +77,13 @@ class Node:
         )
 
 
+class Grant(NamedTuple):
+    """A lock, and when it was last acquired or extended."""
+
+    lock: Lock
+    at: datetime
+
+
 class Tables:
     """The state of a store. It knows neither time nor locks: both are its user's."""
 
@@ -95,11 +102,12 @@ class Tables:
         self.orders: dict[int, Order] = {}
         self.order_ids = count(1)
         self.paused: dict[str, Pause] = {}
-        self.locks: dict[str, Lock] = {}
+        self.locks: dict[str, Grant] = {}
         self.tallies: dict[tuple[timedelta, datetime, str], Tally] = {}
         self.reports: dict[NodeId, NodeReport] = {}
         self.entries: dict[int, Entry] = {}
         self.entry_ids = count(1)
+        self._claimed_at = datetime.min.replace(tzinfo=UTC)
         self.lock_terms = count(1)  # one for all locks: a lock that was pruned must not begin again
 
     def insert(self, view: JobView) -> None:
@@ -125,6 +133,14 @@ class Tables:
         del self.rows[row.job.id]
         for taken in self.gates.of(row.job.id):
             self.give_up(taken, now)
+
+    def follow_clock(self, now: datetime) -> None:
+        """Correct rates, and the strands that wait for them, if the clock was set back since the last claim."""
+        if now < self._claimed_at:
+            self.gates.correct_accounts(now)
+            for lane in self.lanes:
+                lane.reconsider_all()
+        self._claimed_at = now
 
     def take_place(self, job: Job, key: str | None, node: NodeId, now: datetime) -> None:
         """Count a job that was claimed."""

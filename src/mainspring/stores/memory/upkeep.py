@@ -90,7 +90,7 @@ class UpkeepRole(Guarded):
 
     def _prune_locks(self, limit: int, a_day_ago: datetime) -> int:
         locks = self._tables.locks
-        return _drop(locks, (name for name, lock in locks.items() if lock.expires_at <= a_day_ago), limit)
+        return _drop(locks, (name for name, grant in locks.items() if grant.lock.expires_at <= a_day_ago), limit)
 
     def _prune_audit(self, limit: int, long_ago: datetime) -> int:
         entries = self._tables.entries

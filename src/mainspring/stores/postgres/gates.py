@@ -68,7 +68,7 @@ class Reopened(NamedTuple):
 
 def reopen(at: datetime | None, task: Name, gate: Gate) -> Verb[Reopened]:
     """Let parked jobs back in whose keys were freed or have opened, as far as there is room now."""
-    rows = yield Ask(_DUE, (at, str(task)))
+    rows = yield Ask(_DUE, (at, str(task), gate.longest_wait))
     due = [key for key, _ in rows if key is not None]
     if not due:
         return Reopened(None, [])

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Final
 
+from mainspring.core.limits import CLOCK_STEP
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Verb
 from mainspring.stores.records import Lock
@@ -13,11 +14,14 @@ _RESIGN: Final = statement("lock_resign")
 
 
 def acquire(at: datetime | None, name: str, holder: str, ttl: timedelta) -> Verb[Lock | None]:
-    """Take a lock that is free or expired, or the holder's own."""
-    taken = yield Ask(_ACQUIRE, (at, name, holder, ttl))
-    if not taken:
+    """Take a lock that is free or expired, or the holder's own.
+
+    Another holder's lock that was granted while the clock was ahead expires one ttl from now: it is refused until then.
+    """
+    rows = yield Ask(_ACQUIRE, (at, name, holder, ttl, CLOCK_STEP))
+    if not rows or rows[0][2] != holder:
         return None
-    term, expires_at = taken[0]
+    term, expires_at, _ = rows[0]
     return Lock(name=name, holder=holder, term=term, expires_at=expires_at)
 
 

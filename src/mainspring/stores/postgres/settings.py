@@ -8,6 +8,9 @@ from mainspring.clock import Clock
 from mainspring.errors import DeclarationError
 
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_HOST: Final = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.%-]*)(?::[0-9]+)?"
+_PLACE: Final = re.compile(rf"[a-z]+://(?:[^@/?#]*@)?({_HOST}(?:,{_HOST})*(?:/[\w.%-]*)?)(?:\?[^@#]*)?")
+"""A URL in which the user and the password end before the only "@"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,5 +45,7 @@ class Settings:
 
     @property
     def store(self) -> str:
-        """What errors call it. Never the DSN: there may be a password in it."""
-        return f"PostgreSQL store (schema {self.schema})"
+        """What errors call it: its hosts and database, where the DSN is so plain that nothing there can be a password."""
+        plain = _PLACE.fullmatch(self.dsn)
+        place = f" {plain[1]}" if plain and plain[1] else ""
+        return f"PostgreSQL store{place} (schema {self.schema})"

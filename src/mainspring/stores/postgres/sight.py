@@ -104,7 +104,9 @@ class Sight:
 
     def is_due(self, keyed: Keyed) -> bool:
         """Say whether keys have to be looked at."""
-        return keyed.freed or (keyed.look_at is not None and keyed.look_at <= self.now)
+        if keyed.freed or keyed.look_at is None:
+            return keyed.freed
+        return not self.now < keyed.look_at <= self.now + keyed.gate.longest_wait  # later: the clock was ahead then
 
 
 def look(at: datetime | None, request: ClaimRequest, lines: Lines, marks: Marks, most: int) -> Verb[Sight]:

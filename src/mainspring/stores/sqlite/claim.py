@@ -29,6 +29,7 @@ from mainspring.stores.sqlite.rows import (
     optional_instant,
     optional_span,
     policy,
+    span_micros,
 )
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
@@ -48,8 +49,8 @@ def claim(session: Session, request: ClaimRequest) -> Claimed:
     """Give out as much as there is room for, and say when there will be more."""
     nodes.must_live(session, request.node, request.term)
     rooms = Rooms(session, request)
-    for task in rooms.rated_keys:
-        session.run(_OPEN_STRANDS, (task, session.now))
+    for gate in rooms.rated_keys:
+        session.run(_OPEN_STRANDS, (gate.name, session.now, session.now + span_micros(gate.longest_wait)))
     horizon = session.now if request.due_by is None else min(session.now, micros(request.due_by))
     heads = _heads(session, rooms)
     deliveries: list[Delivery] = []
@@ -133,8 +134,8 @@ def _pass_gates(session: Session, node: NodeId, picks: Sequence[Pick], leases: d
 def _next_due(session: Session, heads: dict[Lane, int], rooms: Rooms) -> int | None:
     """When the same request could be given more, as far as time alone decides."""
     opening = dict(heads)
-    for task in rooms.rated_keys:
-        for number, opens_at in session.rows(_NEXT_OPENINGS, (task,)):
+    for gate in rooms.rated_keys:
+        for number, opens_at in session.rows(_NEXT_OPENINGS, (gate.name,)):
             lane = session.lane(number)
             if opens_at is not None and rooms.admits(lane):
                 opening[lane] = min(opens_at, opening.get(lane, opens_at))

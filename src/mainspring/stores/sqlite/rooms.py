@@ -155,9 +155,9 @@ class Rooms:
         return [passage for passage in self._passages.values() if passage.passed]
 
     @property
-    def rated_keys(self) -> list[str]:
-        """The tasks that have a rate for each key."""
-        return [name for (scope, name), (gate, _) in self._gates.items() if scope is Scope.KEY and gate.rate]
+    def rated_keys(self) -> list[Gate]:
+        """The gates of tasks that have a rate for each key."""
+        return [gate for (scope, _), (gate, _) in self._gates.items() if scope is Scope.KEY and gate.rate]
 
     def _approach(self, passage: Passage) -> Passage:
         self._passages[passage.gate.scope, passage.gate.name, passage.key] = passage

@@ -1,2 +1,2 @@
 -- A lock. Index: primary key.
-SELECT holder, term, expires_at FROM mainspring_locks WHERE name = ?
+SELECT holder, term, expires_at, granted_at FROM mainspring_locks WHERE name = ?

@@ -10,7 +10,7 @@ from mainspring.core.limits import MOMENT
 from mainspring.stores.records import Lock
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.world import World
+from mainspring.testing.contract.world import DAY, World
 
 TTL = timedelta(seconds=30)
 
@@ -77,6 +77,62 @@ class LocksContract(Contract):
             assert await world.store.resign(lock)
 
         assert terms == sorted(set(terms))
+
+    @obligation("acquire", 3)
+    async def test_a_lock_granted_while_the_clock_was_ahead_is_free_one_ttl_after_the_correction(
+        self, world: World
+    ) -> None:
+        world.clock.jump(DAY)
+        lock = await taken(world, "ticker", "a")
+        world.clock.jump(-DAY)
+
+        for _ in range(2):
+            assert await world.store.acquire("ticker", "b", 10 * TTL) is None
+            world.clock.advance(TTL / 2)
+        assert (await taken(world, "ticker", "b")).term > lock.term
+        assert await world.store.extend(lock, TTL) is None
+
+    @obligation("acquire", 3)
+    async def test_the_holder_keeps_a_lock_that_was_granted_while_the_clock_was_ahead(self, world: World) -> None:
+        world.clock.jump(DAY)
+        extended, again = await taken(world, "ticker", "a"), await taken(world, "pruner", "a")
+        world.clock.jump(-DAY)
+        for lock in (extended, again):
+            assert await world.store.acquire(lock.name, "b", TTL) is None
+        world.clock.advance(TTL / 2)
+
+        assert await world.store.extend(extended, TTL) == replace(extended, expires_at=world.now + TTL)
+        assert await taken(world, "pruner", "a") == replace(again, expires_at=world.now + TTL)
+        world.clock.advance(TTL / 2)
+        for lock in (extended, again):
+            assert await world.store.acquire(lock.name, "b", TTL) is None
+
+    @obligation("acquire", 3)
+    async def test_the_holder_gets_a_lock_of_a_clock_that_was_ahead_again_from_now_on(self, world: World) -> None:
+        world.clock.jump(DAY)
+        first = await taken(world, "ticker", "a")
+        world.clock.jump(-DAY)
+
+        assert await taken(world, "ticker", "a") == replace(first, expires_at=world.now + TTL)
+
+    @obligation("acquire", 3)
+    async def test_a_lock_that_was_resigned_while_the_clock_was_ahead_is_free(self, world: World) -> None:
+        world.clock.jump(DAY)
+        assert await world.store.resign(await taken(world, "ticker", "a"))
+        world.clock.jump(-DAY)
+
+        assert (await taken(world, "ticker", "b")).holder == "b"
+
+    @obligation("acquire", 3)
+    async def test_a_lock_outlives_a_clock_that_is_set_back_by_less_than_a_minute(self, world: World) -> None:
+        lock = await taken(world, "ticker", "a")
+        world.clock.jump(timedelta(seconds=-50))
+
+        assert await world.store.acquire("ticker", "b", TTL) is None
+        world.clock.advance(TTL + timedelta(seconds=50) - MOMENT)
+        assert await world.store.acquire("ticker", "b", TTL) is None
+        world.clock.advance(MOMENT + MOMENT)
+        assert (await taken(world, "ticker", "b")).term > lock.term
 
     @obligation("extend")
     async def test_a_lock_is_extended_from_now_on(self, world: World) -> None:

@@ -10,7 +10,7 @@ from mainspring.core.limits import MOMENT, Gate, Rate, Scope
 from mainspring.core.outcome import Interrupted, Snoozed, Succeeded
 from mainspring.testing.contract.obligation import obligation
 from mainspring.testing.contract.verbs.contract import Contract
-from mainspring.testing.contract.world import HOUR, SECOND, SEND, Member, World
+from mainspring.testing.contract.world import DAY, HOUR, SECOND, SEND, Member, World
 
 MANY = 1000
 ONE_A_MINUTE = Rate(count=1, period=timedelta(minutes=1))
@@ -104,13 +104,51 @@ class RatesContract(Contract):
         await world.enqueue_all(world.new(run_at=world.now - HOUR) for _ in range(5))
         assert await starts(world, node) == 1
 
-        world.clock.jump(timedelta(minutes=-10))
-        for minutes in (1, 9):
+        world.clock.jump(timedelta(minutes=-1))
+        for _ in range(2):
             assert await starts(world, node) == 0
-            world.clock.advance(timedelta(minutes=minutes))
+            world.clock.advance("1m")
+        assert await starts(world, node) == 1
+
+    @obligation("claim", 6)
+    @pytest.mark.parametrize("scope", list(Scope))
+    async def test_a_clock_that_was_ahead_holds_nothing_back_after_its_correction(
+        self, world: World, scope: Scope
+    ) -> None:
+        """One job starts at once, and the others follow at the steady pace."""
+        node = await world.node()
+        name = "default" if scope is Scope.QUEUE else str(SEND)
+        await world.store.declare([Gate(scope=scope, name=name, rate=THREE_AT_ONCE)])
+        await world.enqueue_all(world.new(key="a", run_at=world.now - HOUR) for _ in range(60))
+        world.clock.jump(DAY)
+        assert await starts(world, node) == 3
+        assert await starts(world, node) == 0
+
+        world.clock.jump(-DAY)
+        assert await starts(world, node) == 1
+        assert (await world.ask(node, room=MANY)).next_due == world.now + 10 * SECOND
+        for _ in range(3):
+            world.clock.advance("10s")
+            assert await starts(world, node) == 1
+            assert await starts(world, node) == 0
+        world.clock.advance("1h")
+        assert await starts(world, node) == 3
+
+    @obligation("claim", 6)
+    async def test_a_clock_that_was_ahead_holds_no_key_of_many_back_after_its_correction(self, world: World) -> None:
+        node = await world.node()
+        await world.store.declare([Gate(scope=Scope.KEY, name=str(SEND), rate=ONE_A_MINUTE)])
+        keys = [f"key {number}" for number in range(40)]
+        await world.enqueue_all(world.new(key=key, run_at=world.now - HOUR) for key in keys for _ in range(3))
+        world.clock.jump(DAY)
+        assert await starts(world, node) == 40
+        assert await starts(world, node) == 0
+
+        world.clock.jump(-DAY)
+        assert await starts(world, node) == 40
         assert await starts(world, node) == 0
         world.clock.advance("1m")
-        assert await starts(world, node) == 1
+        assert await starts(world, node) == 40
 
     @obligation("claim", 6)
     async def test_a_clock_that_is_set_back_under_more_keys_than_there_is_room_for(self, world: World) -> None:

@@ -1,0 +1,5 @@
+-- When a lock was last acquired or extended: `expires_at` less this is its ttl. A lock that was granted later than now
+-- was granted while the clock was ahead; an acquire makes it expire one ttl from now. NULL: not known.
+-- oldest code: 7
+
+ALTER TABLE mainspring_locks ADD COLUMN granted_at INTEGER;
