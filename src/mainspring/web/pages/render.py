@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from mainspring.client import clocks
 from mainspring.client.planned_words import at
 from mainspring.client.words import count, length, size
+from mainspring.core.job import claim_count
 from mainspring.web.assets import VERSIONS
 
 NOTHING: Final = "\u2013"
@@ -46,6 +47,7 @@ class Templates:
             on_wall=on_wall,
             local=local,
             size=size,
+            claim_count=claim_count,
         )
         self._environment.globals["ui"] = self._environment.get_template("macros.html").module
 
