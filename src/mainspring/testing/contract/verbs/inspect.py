@@ -1,6 +1,7 @@
 # ruff: noqa: S101 -- a suite of tests is built on assert
 """What can be seen: jobs one by one and in pages, queues, pauses."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from itertools import islice, product
 
@@ -47,6 +48,19 @@ class InspectorContract(Contract):
             assert [len(page) for page in pages] == [
                 len(ids[begin : begin + limit]) for begin in range(0, len(ids), limit)
             ]
+
+    @obligation("list_jobs", 1)
+    async def test_other_verbs_go_on_beside_lists_that_find_nothing(self, world: World) -> None:
+        await world.enqueue_all(world.new() for _ in range(500))
+        node = await world.node()
+        nothing = JobFilter(tag="none")
+        lists = [asyncio.ensure_future(world.store.list_jobs(nothing)) for _ in range(8)]
+        claimed = await world.claim(node, room=10)
+
+        assert len(claimed) == 10
+        for page in await asyncio.gather(*lists):
+            assert page.jobs == ()
+            assert page.in_time or page.after is not None
 
     @obligation("list_jobs")
     async def test_an_empty_list_is_one_page(self, world: World) -> None:
