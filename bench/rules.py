@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def decisions() -> None:
-    held = claim(a_job(), NodeId("n"))
+    held = claim(a_job(), NodeId("n"), 0)
     error = Raised(error=AttemptError(type="E", message="m"))
     report(
         {

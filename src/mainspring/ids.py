@@ -61,10 +61,25 @@ class Ids:
         return UUID(int=moment << 80 | _VERSION | (count >> 30) << 64 | _VARIANT | (count & _LOW) << 32 | chance)
 
 
+class ClaimNumbers:
+    """Numbers of 32 bits, in sequence from a random start. Safe in threads; a forked child begins at another start."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self._numbers = count(int.from_bytes(os.urandom(4), "big"))
+
+    def next(self) -> int:
+        return next(self._numbers) & 0xFFFF_FFFF
+
+
 _IDS: Final = Ids()
+_CLAIMS: Final = ClaimNumbers()
 if hasattr(os, "register_at_fork"):
     # A child that went on counting beside its parent would be told from it by 32 bits of chance only.
     os.register_at_fork(after_in_child=_IDS.begin)
+    os.register_at_fork(after_in_child=_CLAIMS.begin)  # or both would use the same numbers
 
 
 def new_id(now: datetime) -> UUID:
@@ -72,12 +87,9 @@ def new_id(now: datetime) -> UUID:
     return _IDS.next(now)
 
 
-_CLAIMS: Final = count(int.from_bytes(os.urandom(4), "big"))
-
-
 def new_claim_number() -> int:
     """Return the number of a claim: 32 bits, in sequence from a random start, so that a process uses none twice."""
-    return next(_CLAIMS) & 0xFFFF_FFFF
+    return _CLAIMS.next()
 
 
 def heir(parent: UUID, born: datetime) -> UUID:

@@ -91,3 +91,21 @@ print(new_id(noon), os.read(read, 100).decode())
 
     # All but the last 32 bits, which are chance: side by side, the two would have counted alike.
     assert parent[:27] != child[:27]
+
+
+def test_a_forked_child_numbers_its_claims_from_a_start_of_its_own() -> None:
+    program = """
+import os
+from mainspring.ids import new_claim_number
+new_claim_number()
+read, write = os.pipe()
+if not (child := os.fork()):
+    os.write(write, str(new_claim_number()).encode())
+    os._exit(0)
+os.waitpid(child, 0)
+print(new_claim_number(), os.read(read, 100).decode())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    parent, child = done.stdout.split()
+
+    assert parent != child

@@ -242,11 +242,11 @@ ERROR = AttemptError(type="E", message="m")
     (Unreadable(ERROR), Verdict.NONE),
 ])  # fmt: skip
 def test_only_a_handler_that_returned_or_raised_gives_a_verdict(outcome: Outcome, said: Verdict) -> None:
-    assert verdict(decide(claim(JOB, NodeId("n")), outcome, NOW, 0.5)) is said
+    assert verdict(decide(claim(JOB, NodeId("n"), 1), outcome, NOW, 0.5)) is said
 
 
 def test_a_cancelled_run_is_no_verdict() -> None:
-    held = claim(JOB, NodeId("n"))
+    held = claim(JOB, NodeId("n"), 1)
     asked = command(held.job, CancelJob(), NOW).after
     assert asked is not None
     assert verdict(decide(Claim(job=asked, node=held.node), Raised(error=ERROR), NOW, 0.5)) is Verdict.NONE

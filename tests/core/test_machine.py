@@ -73,7 +73,7 @@ def a_job(state: State = State.READY, **fields: object) -> Job:
 
 
 def a_claim(**fields: object) -> Claim:
-    return claim(a_job(State.READY, **fields), NODE)
+    return claim(a_job(State.READY, **fields), NODE, 1)
 
 
 def after(change: Change) -> Job:
@@ -137,7 +137,7 @@ def test_an_illegal_step_says_from_where_to_where_and_what_to_do() -> None:
 @pytest.mark.parametrize("state", [state for state in State if state not in WAITING])
 def test_only_what_waits_can_be_claimed(state: State) -> None:
     with pytest.raises(IllegalTransition):
-        claim(a_job(state), NODE)
+        claim(a_job(state), NODE, 1)
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.RUNNING])
@@ -206,7 +206,7 @@ def test_a_host_that_is_not_ready_is_a_snooze_that_says_in_which_way() -> None:
 def test_a_job_that_kills_its_worker_stops_as_poison() -> None:
     job = a_job(max_attempts=100)
     for _ in range(3):
-        change = decide(claim(job, NODE), Lost(), NOW, 0.5)
+        change = decide(claim(job, NODE, 1), Lost(), NOW, 0.5)
         job = after(change)
     assert (job.state, job.cause, job.attempt) == (State.FAILED, Cause.POISON, 3)
 
@@ -219,7 +219,7 @@ def test_a_job_that_kills_its_worker_stops_as_poison() -> None:
 ])  # fmt: skip
 def test_only_an_attempt_that_ran_to_its_end_breaks_a_row_of_losses(between: Outcome, kept: int) -> None:
     job = a_job(max_attempts=100, losses=2)
-    assert after(decide(claim(job, NODE), between, NOW, 0.5)).losses == kept
+    assert after(decide(claim(job, NODE, 1), between, NOW, 0.5)).losses == kept
 
 
 @pytest.mark.parametrize(("outcome", "state", "run_at"), [
@@ -232,7 +232,7 @@ def test_an_attempt_that_is_given_back_is_as_if_it_had_never_been(
     outcome: Outcome, state: State, run_at: datetime
 ) -> None:
     job = a_job(attempt=1, lease=next_lease(0, 4))
-    change = decide(claim(job, NODE), outcome, NOW + MINUTE, 0.5)
+    change = decide(claim(job, NODE, 1), outcome, NOW + MINUTE, 0.5)
     assert (after(change).state, after(change).run_at, after(change).attempt) == (state, run_at, 1)
     assert after(change).claims == 2
 
@@ -332,7 +332,7 @@ def test_the_end_of_an_attempt_is_refused_unless_its_node_still_holds_its_lease(
     assert change.fit(held.job, None) is Fit.REFUSED
     assert change.fit(after(change), NODE) is Fit.REFUSED
     given_back = after(decide(held, Interrupted(started=True), NOW, 0.5))
-    claimed_again = claim(given_back, NODE)
+    claimed_again = claim(given_back, NODE, 1)
     assert claimed_again.job.attempt == held.job.attempt  # which is why the attempt is no fence
     assert change.fit(claimed_again.job, NODE) is Fit.REFUSED
 
@@ -367,9 +367,9 @@ def test_a_job_expires_only_before_its_handler_has_run() -> None:
     assert not is_expired(job, NOW - MINUTE)
     assert not is_expired(a_job(), NOW)
     for ran in (Raised(error=ERROR), Snoozed(delay=MINUTE), Lost(), Interrupted(started=True)):
-        assert not is_expired(after(decide(claim(job, NODE), ran, NOW, 0.5)), NOW)
+        assert not is_expired(after(decide(claim(job, NODE, 1), ran, NOW, 0.5)), NOW)
     for did_not in (Deferred(delay=MINUTE), Interrupted(started=False)):
-        assert is_expired(after(decide(claim(job, NODE), did_not, NOW, 0.5)), NOW)
+        assert is_expired(after(decide(claim(job, NODE, 1), did_not, NOW, 0.5)), NOW)
 
 
 def test_a_time_without_a_zone_is_refused() -> None:

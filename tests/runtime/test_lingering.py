@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from mainspring import Context, Limit, Mainspring
 from mainspring.core.job import State
 from mainspring.runtime.events import StateChange
 from mainspring.settings import NodeSettings
+from mainspring.stores.memory import MemoryStore
+from mainspring.stores.records import Settled, Settlement, Verdict
+from mainspring.testing import VirtualTime
+from mainspring.testing.faults import FaultyStore
 from tests.runtime.conftest import Bench
 
 
@@ -90,6 +95,48 @@ async def test_the_store_stays_open_until_the_last_body_has_ended_and_no_longer(
     assert (await bench.view(job.id)).job.state is State.READY
     (view,) = await bench.store.inner.nodes()
     assert (view.node.id, view.alive) == (node.id, False)
+
+
+class StoreWithHeldRows(MemoryStore):
+    """A store in which another transaction holds the rows of all jobs for a while."""
+
+    held = False
+    held_answers = 0
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+        if self.held:
+            self.held_answers += 1
+            return tuple(Settled(verdict=Verdict.LOCKED) for _ in settlements)
+        return await super().settle(settlements)
+
+
+async def test_a_node_renews_until_another_transaction_lets_go_of_the_row_of_its_last_job(
+    virtual_time: VirtualTime,
+) -> None:
+    store = StoreWithHeldRows(clock=virtual_time.clock)
+    faulty = FaultyStore(store)
+    bench = Bench(Mainspring(store=faulty.as_store, clock=virtual_time.clock), faulty, virtual_time)
+    declare_stubborn(bench, [], until=10)
+
+    async with bench.app.node(grace="0s", stop_grace="1s", lease="3s"):
+        job = await bench.app.enqueue("stubborn")
+        await asyncio.sleep(1)
+    store.held = True
+    await asyncio.sleep(60)
+    renewals = faulty.calls.count("renew")
+    (view,) = await store.nodes()
+    assert view.alive
+    assert (await bench.view(job.id)).job.state is State.RUNNING
+    assert 5 < store.held_answers < 100, "it tries again, and not without a pause"
+
+    await asyncio.sleep(30)
+    assert faulty.calls.count("renew") - renewals >= 30 / 0.6 - 1, "a beat is a fifth of the lease time"
+    store.held = False
+    await bench.until(lambda: bench.app._connection._open is None)
+    await store.open()
+    (view,) = await store.nodes()
+    assert not view.alive
+    assert (await bench.view(job.id)).job.state is State.READY
 
 
 async def test_closing_the_app_ends_the_renewals_and_is_not_held_up(

@@ -25,6 +25,7 @@ from mainspring.stores.records import (
     SetConcurrency,
     StopNode,
 )
+from mainspring.testing import VirtualTime
 from tests.runtime.conftest import Bench
 
 ELSEWHERE = Process(host="another machine", pid=1, started="then")
@@ -427,6 +428,41 @@ async def test_a_job_of_a_task_that_nobody_knows_fails_after_the_grace_time_and_
         view = await bench.view(job.id)
 
     assert (view.job.state, view.job.cause, view.job.attempt) == (State.FAILED, Cause.UNKNOWN_TASK, 0)
+
+
+class StoreWithBacklogToPrune(MemoryStore):
+    """A store that has 80 chunks of old jobs to delete, each of which takes ten seconds."""
+
+    chunks = 80
+
+    async def prune(self, limit: int) -> int:
+        if not self.chunks:
+            return 0
+        self.chunks -= 1
+        await asyncio.sleep(10)
+        return limit
+
+
+async def test_a_backlog_of_old_jobs_does_not_extend_the_grace_time_of_an_unknown_task(
+    virtual_time: VirtualTime,
+) -> None:
+    store = StoreWithBacklogToPrune(clock=virtual_time.clock)
+    app = Mainspring(store=store, clock=virtual_time.clock)
+    elsewhere = Mainspring(store=store, clock=virtual_time.clock)
+
+    @elsewhere.task(name="unknown")
+    async def unknown() -> None: ...
+
+    @app.task(name="known")
+    async def known() -> None: ...
+
+    async with app.node(unknown_task_grace="10m", prune_every="10s"):
+        job = await unknown.enqueue()
+        await asyncio.sleep(900)
+        (view,) = await store.get([job.id])
+
+    assert view
+    assert view.job.cause is Cause.UNKNOWN_TASK
 
 
 @pytest.mark.slow

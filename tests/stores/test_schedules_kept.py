@@ -192,7 +192,7 @@ WAITING = Job(
     max_attempts=2,
     of_schedule=True,
 )
-CLAIM = machine.claim(WAITING, NODE)
+CLAIM = machine.claim(WAITING, NODE, 0)
 LAST = Claim(job=replace(CLAIM.job, attempt=2), node=NODE)
 ERROR = AttemptError(type="ValueError", message="no")
 FAILED = replace(WAITING, state=State.FAILED, finished_at=NOW)

@@ -159,7 +159,7 @@ def test_a_renewal_reads_no_record_whose_revision_is_known() -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate.migrate("a store", connection, 0)
         for node in "ab":
-            connection.execute(statement("node_join"), (node, 1, 1, "{}")).fetchall()
+            connection.execute(statement("node_join"), (node, 1, 1, "{}", 0)).fetchall()
         ((_held, _orders, others),) = connection.execute(statement("node_renew"), parameters).fetchall()
     assert [(row[0], row[5]) for row in json.loads(others)] == [(1, None), (2, "{}")]
 

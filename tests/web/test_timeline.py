@@ -58,7 +58,7 @@ def test_every_attempt_and_every_end_is_told_once_and_in_order(steps: list[objec
         try:
             match step:
                 case "claim":
-                    job, started = machine.claim(job, NODE).job, now
+                    job, started = machine.claim(job, NODE, 0).job, now
                 case "cancel" | "retry" | "move":
                     command = {"cancel": CancelJob(), "retry": RetryJob(), "move": MoveJob(priority=1)}[str(step)]
                     job = machine.command(job, command, now).after or job  # type: ignore[arg-type]  # one of the three

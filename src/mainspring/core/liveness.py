@@ -8,8 +8,13 @@ A break is more than half a lease time between two renewals. A slow store makes 
 renewal takes, and deaths must be noticed then as well. After the longest gap that counts, a node that was held up by
 the same store has the other half of its lease time to renew.
 
+A counter is read at some moment between the sending of a renewal and its answer, and the gaps are measured from sending
+to sending. So the silence of a counter begins at the answer: the time that the renewal took is subtracted, and no time
+before the counter was read is counted.
+
 A renewal is seen up to one gap after it was made, and the silence that counts is a whole lease time. So a death is
-noticed within a lease time and a gap: a beat, which is short for that reason, where renewals are quick.
+noticed within a lease time, a gap and the time that a renewal takes: where renewals are quick, a beat after the lease
+time. A beat is short for that reason.
 
 A node renews in a thread, and a thread needs the interpreter's lock: a handler that holds it, as in a regular
 expression that backtracks for minutes, keeps its node from renewing. Where the watcher can see that the process uses
@@ -43,7 +48,8 @@ class Sighting(Struct, frozen=True):
     """A counter, and for how many seconds it has been seen standing still."""
 
     counter: int
-    still: float = 0.0
+    still: float
+    """Negative at first: the time from the sending of the renewal that read the counter to its answer."""
     busy: float = 0.0
     """Seconds of these in which its process was seen to be busy."""
     cpu: float | None = None
@@ -55,21 +61,23 @@ def observe(
     counters: Iterable[tuple[NodeId, int]],
     *,
     since: float | None,
+    took: float,
     lease: float,
     cpu: Mapping[NodeId, float] = NOTHING_SEEN,
 ) -> dict[NodeId, Sighting]:
     """Look at the counters again, `since` seconds after the last look; None if this is the first.
 
-    A watcher that needed more than half a lease time was cut off from the store, or not awake. `cpu` has the processor
+    Looks are renewals, and `since` is measured from the sending of one to the sending of the next; `took` is how many
+    seconds this one took until its answer. A watcher that needed more than half a lease time was cut off from the store, or not awake. `cpu` has the processor
     seconds used by the visible processes that are not stopped.
     """
     elapsed = since if since is not None and since <= lease / 2 else None
-    return {node: _again(before.get(node), counter, elapsed, cpu.get(node)) for node, counter in counters}
+    return {node: _again(before.get(node), counter, elapsed, took, cpu.get(node)) for node, counter in counters}
 
 
-def _again(before: Sighting | None, counter: int, elapsed: float | None, cpu: float | None) -> Sighting:
+def _again(before: Sighting | None, counter: int, elapsed: float | None, took: float, cpu: float | None) -> Sighting:
     if before is None or before.counter != counter or elapsed is None:
-        return Sighting(counter, cpu=cpu)
+        return Sighting(counter, still=-took, cpu=cpu)
     is_busy = cpu is not None and before.cpu is not None and cpu - before.cpu >= elapsed * BUSY_SHARE
     return Sighting(counter, before.still + elapsed, before.busy + elapsed * is_busy, cpu)
 

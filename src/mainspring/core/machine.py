@@ -149,7 +149,7 @@ def first_state(run_at: datetime, now: datetime) -> State:
     return State.READY if run_at <= now else State.SCHEDULED
 
 
-def claim(job: Job, node: NodeId, number: int = 0) -> Claim:
+def claim(job: Job, node: NodeId, number: int) -> Claim:
     """Give a node the right to run a job. Both counts must be durable before the handler starts.
 
     `number` must be unique among the claims of the node.

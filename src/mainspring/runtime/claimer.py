@@ -61,9 +61,10 @@ class Claimer:
         ahead = self._pace.ahead(self._runner.bodies_ended, self._clock.monotonic())
         self._runner.expects(ahead)
         # Jobs for process slots are claimed first, or light jobs would take every place that becomes free.
-        room = self._runner.room_for_heavy(ahead) if heavy else 0
-        wait = await self._claim(me, heavy, self._runner.take_heavy, room=room, ahead=0)
-        ahead = max(0, ahead - self._runner.buffered)
+        room, early = self._runner.room_for_heavy(ahead) if heavy else (0, 0)
+        wait = await self._claim(me, heavy, self._runner.take_heavy, room=room, ahead=early)
+        # A last chance is claimed only when a place is free, which is never seen while light jobs are claimed ahead.
+        ahead = 0 if early and wait == AGAIN else max(0, ahead - self._runner.buffered)
         wait = min(wait, await self._claim(me, light, self._runner.take, room=self._runner.room, ahead=ahead))
         if wait <= 0:
             return Proceed()

@@ -39,6 +39,8 @@ class Beat:
     pulse: Pulse
     began: float
     """When it was sent off, by the monotonic clock: what was committed before is in its answer."""
+    answered: float
+    """When its answer came: what was committed after is not in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ class Keeper:
             self._tell(self._ears.gone)
             return Proceed()
         self.renewed_at = began
-        self._tell(self._ears.renewed, Beat(pulse=pulse, began=began))
+        self._tell(self._ears.renewed, Beat(pulse=pulse, began=began, answered=self._clock.monotonic()))
         self._watch_the_loop()
         return Sleep(self._beat)
 

@@ -24,7 +24,7 @@ from mainspring.runtime.keeper import Membership
 from mainspring.runtime.settler import Ended, Settler
 from mainspring.stores.port import Store
 from mainspring.stores.records import Place
-from mainspring.supervise import NO_PAUSE, Directive, Service, Sleep, Stop
+from mainspring.supervise import NO_PAUSE, Directive, Proceed, Service, Sleep, Stop
 
 
 class Lingering:
@@ -77,9 +77,9 @@ class Lingering:
             for attempt in [one for one in self._bodies if self._has_ended(one)]:
                 self._bodies.remove(attempt)
                 self._give_back(attempt)
-            while not self._settler.is_empty:
-                await self._settler.step()
-            if not self._bodies:
+            while isinstance(await self._settler.step(), Proceed):
+                pass  # the end of a job whose row is locked is written again after a later renewal
+            if not self._bodies and self._settler.is_empty:
                 self._stop.set()
                 if self._leaves:
                     await self._store.declare_dead(node, term)

@@ -51,13 +51,13 @@ class Pruner:
         self._looked_at: float | None = None
 
     async def step(self) -> Directive:
+        await self._watch_unknown_tasks()  # first: while there is a backlog to prune, the rest is left for later
         pruned = await self._store.prune(CHUNK)
         self._events.count("pruned", pruned)
         cleared = await self._clear_outboxes()
         if CHUNK in {pruned, cleared}:
             return Proceed()
         self._events.count("mended", await self._store.mend(CHUNK))
-        await self._watch_unknown_tasks()
         await self._warn_of_unknown_tasks()
         await self._end_unknown_tasks()
         return Sleep(self._every * (0.5 + self._roll()))  # several nodes, not all at once

@@ -60,7 +60,9 @@ class Reaper:
         counters = [(view.node.id, view.counter) for view in beat.pulse.nodes]
         seen = {view.node.id: cpu_of_neighbour(view.node.process) for view in beat.pulse.nodes}
         cpu = {node: used for node, used in seen.items() if used is not None}
-        self._sightings = observe(self._sightings, counters, since=since, lease=self._lease, cpu=cpu)
+        self._sightings = observe(
+            self._sightings, counters, since=since, took=beat.answered - beat.began, lease=self._lease, cpu=cpu
+        )
         self._warn_of_busy()
         alone = not self._others
         self._others = tuple(view for view in beat.pulse.nodes if view.node.id != self._me())

@@ -100,8 +100,8 @@ class Runner:
     def room(self) -> int:
         return self.concurrency - self.busy - len(self._line)
 
-    def room_for_heavy(self, ahead: int) -> int:
-        """Room for jobs that need a process slot: places that are free now, and slots for them.
+    def room_for_heavy(self, ahead: int) -> tuple[int, int]:
+        """Room for jobs that need a process slot: places that are free now, with a slot, and how many to claim ahead.
 
         While quick jobs are claimed `ahead`, places are never idle. Then one such job may be claimed before a place is free;
         `take_heavy` reserves the next one.
@@ -109,8 +109,10 @@ class Runner:
         running = (*self._attempts.values(), *self._abandoned)
         taken = sum(one.definition.executor is ExecutorKind.PROCESS for one in running)
         waiting = sum(self._is_heavy(delivery) for delivery, _ in self._line)
-        places = max(self.concurrency - self.busy, min(ahead, 1)) - waiting
-        return min(places, self._slots - taken - waiting)
+        free = self.concurrency - self.busy
+        slots = self._slots - taken - waiting
+        room = max(0, min(free - waiting, slots))
+        return room, max(0, min(max(free, min(ahead, 1)) - waiting, slots) - room)
 
     def _is_heavy(self, delivery: Delivery) -> bool:
         return self._registry.find(delivery.claim.job.task).executor is ExecutorKind.PROCESS

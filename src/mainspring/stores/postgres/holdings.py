@@ -4,7 +4,7 @@ A renewal reads these by their ids. Times are not compared: a claim can become v
 waits for a synchronous standby), and the database's clock can be set back. A claim without an answer is found by a scan
 of all running jobs of the node: when an answer is missing, after a gap between renewals, and every 30 s. The scan reads
 the index entries of every job that the node has run since the oldest snapshot began, so it is limited to a twentieth of
-the time.
+the time. After a scan that failed the next one is due after a short pause.
 """
 
 import threading
@@ -20,6 +20,8 @@ WHOLE_LOOK_INTERVAL_S: Final = 30.0
 GAP_S: Final = 3.0
 """Between two renewals: twice the longest beat."""
 _SCAN_PAUSE_FACTOR: Final = 20
+_FAILED_LOOK_PAUSE_S: Final = 10.0
+"""A renewal waits for its look: without a pause, looks that run into their timeout would delay every renewal."""
 
 
 class Holdings:
@@ -72,9 +74,14 @@ class Holdings:
         self._is_doubtful = False
 
     def end_look(self, now: float, took: float) -> None:
-        """Plan the next look at all jobs, after one that took so many seconds, or failed after them."""
+        """Plan the next look at all jobs, after one that took so many seconds."""
         self._look_at = now + WHOLE_LOOK_INTERVAL_S
         self._not_before = now + _SCAN_PAUSE_FACTOR * took
+
+    def fail_look(self, now: float) -> None:
+        """Plan the next look at all jobs, after one that failed."""
+        self._is_doubtful = True
+        self._not_before = now + _FAILED_LOOK_PAUSE_S
 
     def end_renewal(self, number: int, held: Iterable[JobId]) -> None:
         """Remove jobs that were not reported, except those added since the renewal began."""

@@ -1,5 +1,6 @@
 """Nodes: who is at work, what they hold and know, and what is asked of them."""
 
+import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -38,6 +39,8 @@ _word: Final = msgspec.json.Decoder(NodeOrder)
 Records: TypeAlias = Mapping[int, tuple[int, NodeRecord]]
 """Records of nodes that were read before, each with its revision, by the node's term."""
 NOT_KNOWN: Final[Records] = {}
+_REVISION_BITS: Final = 62
+"""Of the random number from which the revisions of a node's record count up: a term can be given a second time."""
 
 
 def gone(node: NodeId) -> NodeGone:
@@ -47,7 +50,7 @@ def gone(node: NodeId) -> NodeGone:
 
 def join(at: datetime | None, node: NodeRecord, code: int = migrate.WANTED) -> Verb[int]:
     """Register a node; `code` is the last migration in its code. One statement."""
-    joined = yield Ask(_JOIN, (at, node.id, encode(node), code))
+    joined = yield Ask(_JOIN, (at, node.id, encode(node), code, secrets.randbits(_REVISION_BITS)))
     if not joined:
         yield from migrate.check_code(_STORE, code)
         raise NodeGone(_STORE, f"the id {node.id!r} was used before; a node joins under a new one each time")

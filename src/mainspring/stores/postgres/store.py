@@ -144,22 +144,21 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         return added
 
     async def claim(self, request: ClaimRequest) -> Claimed:
-        holdings = self._holdings_of(request.node)
+        holdings = self._holdings.setdefault(request.node, Holdings())
         try:
             claimed, again = await self._claim(request, holdings)
             for _ in range(_ROUNDS):
                 if not again:
                     break
                 claimed, again = await self._claim(request, holdings)
-        except BaseException:
-            self._holdings_of(request.node).doubt()
+        except NodeGone:
+            self._holdings.pop(request.node, None)
             raise
-        self._holdings_of(request.node).add(delivery.claim.job.id for delivery in claimed.deliveries)
+        except BaseException:
+            holdings.doubt()
+            raise
+        holdings.add(delivery.claim.job.id for delivery in claimed.deliveries)
         return claimed
-
-    def _holdings_of(self, node: NodeId) -> Holdings:
-        """Return the holdings of a node; before its first renewal, which scans all jobs, they are not kept."""
-        return self._holdings.get(node) or Holdings()
 
     async def _claim(self, request: ClaimRequest, holdings: Holdings) -> tuple[Claimed, bool]:
         """Claim once; says also whether to go on at once, because there were only blocked jobs in sight."""
@@ -372,13 +371,12 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         holdings.begin_look()
         try:
             found = await self._run(lambda: nodes.all_held(node), again=False)
-        except StoreUnavailable:
-            holdings.doubt()
-            if must:
+        except BaseException as error:
+            holdings.fail_look(clock.monotonic())
+            if must or not isinstance(error, StoreUnavailable):
                 raise
-            found = known  # the renewal itself went through
-        finally:
-            holdings.end_look(clock.monotonic(), clock.monotonic() - began)
+            return known  # the renewal itself went through
+        holdings.end_look(clock.monotonic(), clock.monotonic() - began)
         by_job = {one.job: one for one in (*known, *found)}
         return tuple(by_job[job] for job in sorted(by_job))
 

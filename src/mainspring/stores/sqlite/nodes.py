@@ -1,5 +1,6 @@
 """Nodes: who is at work, what they hold and know, and what is asked of them."""
 
+import secrets
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache
@@ -42,6 +43,8 @@ _rows: Final = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 Records: TypeAlias = Mapping[int, tuple[int, NodeRecord]]
 """Records of nodes that were read before, each with its revision, by the node's term."""
 NOT_KNOWN: Final[Records] = {}
+_REVISION_BITS: Final = 62
+"""Of the random number from which the revisions of a node's record count up: a term can be given a second time."""
 
 
 def must_live(session: Session, node: NodeId, term: int) -> None:
@@ -56,7 +59,7 @@ def is_alive(session: Session, node: NodeId) -> bool:
 def join(session: Session, node: NodeRecord) -> int:
     if session.rows(_ID_USED, (node.id, node.id)):
         raise NodeGone(session.store, f"the id {node.id!r} was used before; a node joins under a new one each time")
-    (term,) = session.rows(_JOIN, (node.id, session.now, session.now, _text(node)))[0]
+    (term,) = session.rows(_JOIN, (node.id, session.now, session.now, _text(node), secrets.randbits(_REVISION_BITS)))[0]
     return int(term)
 
 
