@@ -5,15 +5,18 @@ day, and all of it for those who may not drop any, is deleted by number, from th
 remembered here, so that what is dead is not stepped over each time; a process that begins finds out by looking.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NamedTuple
 
+from mainspring.errors import StoreUnavailable
 from mainspring.stores.postgres.partitions import MESSAGES, begin
 from mainspring.stores.postgres.prune import Runs
 from mainspring.stores.postgres.rows import columns
 from mainspring.stores.postgres.statements import Statement, statement
+from mainspring.stores.postgres.trouble import was_cut_off
 from mainspring.stores.postgres.verb import Ask, Verb
 
 _DAYS: Final = statement("outbox_days")
@@ -31,6 +34,8 @@ _DAY_CHECK_LIMIT_S: Final = 60.0
 """Time limit of the check before a day is emptied: it reads the whole day, without a lock."""
 _NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _ALWAYS: Final = (datetime(1, 1, 1, tzinfo=UTC), 0)
+
+_logger: Final = logging.getLogger("mainspring.stores.postgres")
 
 
 class Day(NamedTuple):
@@ -106,7 +111,17 @@ async def _clear_days(connections: Runs, at: datetime | None, there: Sequence[Da
     passed = [day for day in there if day.has_passed and day.is_ours]
     filled = {day.first for day in passed if day.is_filled}
     for first in sorted(filled):
-        await connections.run(partial(_of_day, _EMPTY, first), whole=True, timeout=_DAY_CHECK_LIMIT_S)
+        try:
+            await connections.run(partial(_of_day, _EMPTY, first), whole=True, timeout=_DAY_CHECK_LIMIT_S)
+        except StoreUnavailable as error:
+            if not was_cut_off(error):
+                raise
+            _logger.warning(
+                "outbox messages of %s: the check before they are cleared was cancelled, or did not end within %g s;"
+                " they are kept, and it is tried again",
+                first.date(),
+                _DAY_CHECK_LIMIT_S,
+            )
     if filled:
         filled -= {day.first for day in await connections.run(lambda: days(at)) if day.is_filled}
     empty = [day.first for day in passed if not day.is_filled]
