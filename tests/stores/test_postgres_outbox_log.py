@@ -4,7 +4,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from uuid import uuid4
@@ -239,6 +239,27 @@ def test_who_owns_nothing_deletes_what_is_delivered_from_wherever_it_is(with_day
     assert clear(worker, marks) == 1
     assert rows(worker) == 0
     assert len(past(with_days)) == 4
+
+
+def test_a_message_that_is_delivered_during_a_clearing_is_deleted_by_it_or_by_the_next(
+    with_days: Verbs, worker: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Box(with_days)
+    find = log._find
+    coming = [NOON + DAY, NOON]
+
+    def publish_first(marks: Mapping[int, int]) -> Verb[list[log.Line]]:
+        if coming:
+            box.publish(b"1", at=coming.pop())
+            box.deliver(box.look()[0].last)
+        return find(marks)
+
+    monkeypatch.setattr(log, "_find", publish_first)
+    marks = log.Marks()
+    for _ in range(4):
+        clear(worker, marks)
+
+    assert rows(worker) == 0
 
 
 def test_what_no_day_was_made_for_goes_up_to_the_cursor_and_numbers_go_on(verbs: Verbs) -> None:

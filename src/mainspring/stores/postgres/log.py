@@ -73,14 +73,15 @@ class Marks:
 
 async def clear(connections: Runs, at: datetime | None, limit: int, marks: Marks) -> int:
     """Clear away what is delivered, at most `limit` of it; returns how many. A day counts as one."""
-    there = await connections.run(lambda: days(at))
     gone = 0
     if at is None:  # on a test's clock there are no days to come
-        gone += await _clear_days(connections, at, there)
+        gone += await _clear_days(connections, at, await connections.run(lambda: days(at)))
         await connections.run(lambda: MESSAGES.make(most=1), whole=True)
-        there = await connections.run(lambda: days(at))
-    is_ours = all(day.is_ours for day in there)
     lines = await connections.run(lambda: _find(marks.messages))
+    there = await connections.run(
+        lambda: days(at)
+    )  # afterwards: each delivered message is in a day that is filled by then
+    is_ours = all(day.is_ours for day in there)
     done = {line.line: line.cursor for line in lines}
     tables = [_REST] if any(line.has_rest for line in lines) else []
     if not is_ours:
