@@ -12,7 +12,7 @@ from mainspring.core.outcome import Succeeded
 from mainspring.errors import StoreUnavailable
 from mainspring.runtime.events import StateChange
 from mainspring.stores.memory import MemoryStore
-from mainspring.stores.records import Settled, Settlement
+from mainspring.stores.records import Settled, Settlement, Verdict
 from mainspring.testing import FaultyStore, VirtualTime
 from tests.runtime.conftest import Bench
 
@@ -108,6 +108,40 @@ async def test_a_place_is_given_up_once_the_store_is_back(bench: Bench) -> None:
         await second.result("1m")
 
     assert bench.store.calls.count("release") == 5
+
+
+class Locked(MemoryStore):
+    """A store in which another transaction holds the job of each attempt that keeps its place, for a while."""
+
+    answers = 6
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+        if self.answers and any(one.keeps_place for one in settlements):
+            self.answers -= 1
+            return tuple([Settled(verdict=Verdict.LOCKED) for _ in settlements])
+        return await super().settle(settlements)
+
+
+async def test_a_place_is_given_up_though_the_body_ended_before_the_end_of_its_attempt_was_written(
+    virtual_time: VirtualTime,
+) -> None:
+    store = Locked(clock=virtual_time.clock)
+    app = Mainspring(store=store, clock=virtual_time.clock)
+
+    @app.task(name="stubborn", timeout="1s", retry=Retry.none(), limit=Limit(concurrency=1))
+    async def stubborn(seconds: float) -> None:
+        end = virtual_time.elapsed + seconds
+        while virtual_time.elapsed < end:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(end - virtual_time.elapsed)
+
+    async with app:
+        await stubborn.enqueue(5.0)
+        second = await stubborn.enqueue(0.0)
+        async with app.node(stop_grace="1s"):
+            await second.result("1m")
+
+    assert store.answers == 0
 
 
 async def test_what_is_told_of_a_retry_is_what_is_stored_though_an_answer_was_lost(bench: Bench) -> None:

@@ -19,10 +19,12 @@ from mainspring.stores.records import Verdict
 from tests.servers.postgres import Server
 from tests.servers.system import PATIENCE
 from tests.stores.postgres_crowd import SEND, Crowd, crowd, end, new
+from tests.stores.postgres_staged import staged
 from tests.stores.postgres_wires import on_real_time
 
 ERROR = AttemptError(type="ValueError", message="no")
 ENDS: list[Outcome] = [
+    Succeeded(),
     Raised(error=ERROR),
     Raised(error=ERROR, retryable=False),
     Snoozed(delay=timedelta(minutes=1)),
@@ -44,7 +46,7 @@ async def held(those: Crowd, job: JobId) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("has_breaker", [False, True], ids=["plain", "with a breaker that records them"])
-@pytest.mark.parametrize("outcome", ENDS, ids=["retry", "failure", "snooze", "interruption"])
+@pytest.mark.parametrize("outcome", ENDS, ids=["success", "retry", "failure", "snooze", "interruption"])
 @on_real_time
 async def test_an_end_whose_job_is_held_elsewhere_does_not_hinder_the_others(
     postgres: Server, postgres_schema: str, outcome: Outcome, *, has_breaker: bool
@@ -72,6 +74,26 @@ async def test_an_end_whose_job_is_held_elsewhere_does_not_hinder_the_others(
 
 
 @on_real_time
+async def test_successes_are_written_at_once_though_the_job_of_one_is_held(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        await node.store.enqueue([new() for _ in range(5)])
+        deliveries = await node.take(5)
+        ends = [end(one, Succeeded(), node.store.now()) for one in deliveries]
+        states: list[State] = []
+
+        async def look() -> None:
+            states.extend([(await those.job(one.claim.job.id)).state for one in deliveries])
+
+        async with held(those, deliveries[2].claim.job.id):
+            await staged(node.store.settle(ends), after_settle_success=look)
+
+        assert states == [State.RUNNING if number == 2 else State.SUCCEEDED for number in range(5)]
+
+
+@on_real_time
 async def test_of_several_held_jobs_each_end_is_written_once_its_job_is_free(
     postgres: Server, postgres_schema: str
 ) -> None:
@@ -79,7 +101,7 @@ async def test_of_several_held_jobs_each_end_is_written_once_its_job_is_free(
         node = await those.node()
         await node.store.enqueue([new() for _ in range(6)])
         deliveries = await node.take(6)
-        ends = [end(one, ENDS[0], node.store.now()) for one in deliveries]
+        ends = [end(one, ENDS[1], node.store.now()) for one in deliveries]
         jobs = [one.claim.job.id for one in deliveries]
         async with held(those, jobs[0]):
             async with held(those, jobs[3]):

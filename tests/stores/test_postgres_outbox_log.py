@@ -2,8 +2,9 @@
 """What goes of the log on PostgreSQL, and how: days whole, once they are delivered; the rest row by row."""
 
 import asyncio
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from uuid import uuid4
@@ -11,12 +12,18 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from mainspring.stores.postgres import log, migrate, partitions
+from mainspring.clock import SystemClock
+from mainspring.stores.postgres import PostgresStore, log, migrate, partitions
+from mainspring.stores.postgres.connect import wanted
 from mainspring.stores.postgres.publish import publish
+from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.verb import Verb
 from tests.servers.postgres import Server
+from tests.servers.system import PATIENCE
 from tests.stores.postgres_outboxes import Box, days_of, transaction
+from tests.stores.postgres_staged import Plan
 from tests.stores.postgres_verbs import Verbs, make_tables
+from tests.stores.postgres_wires import on_real_time
 
 T = TypeVar("T")
 
@@ -234,6 +241,27 @@ def test_who_owns_nothing_deletes_what_is_delivered_from_wherever_it_is(with_day
     assert len(past(with_days)) == 4
 
 
+def test_a_message_that_is_delivered_during_a_clearing_is_deleted_by_it_or_by_the_next(
+    with_days: Verbs, worker: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Box(with_days)
+    find = log._find
+    coming = [NOON + DAY, NOON]
+
+    def publish_first(marks: Mapping[int, int]) -> Verb[list[log.Line]]:
+        if coming:
+            box.publish(b"1", at=coming.pop())
+            box.deliver(box.look()[0].last)
+        return find(marks)
+
+    monkeypatch.setattr(log, "_find", publish_first)
+    marks = log.Marks()
+    for _ in range(4):
+        clear(worker, marks)
+
+    assert rows(worker) == 0
+
+
 def test_what_no_day_was_made_for_goes_up_to_the_cursor_and_numbers_go_on(verbs: Verbs) -> None:
     box = Box(verbs)
     marks = log.Marks()
@@ -305,6 +333,63 @@ def test_a_day_with_a_message_that_was_passed_over_is_not_emptied_and_the_messag
     assert box.log == [b"1", b"2", b"passed over"]
     box.deliver(3)
     assert emptied(with_days) == 1
+
+
+@pytest.fixture
+def as_store(postgres: Server, with_days: Verbs) -> Iterator[Verbs]:
+    """The same tables, with the settings of the store's own connections."""
+    with Verbs(postgres.dsn(), with_days.schema) as verbs:
+        for name, value in wanted(Settings(dsn=postgres.dsn(), clock=SystemClock())).items():
+            verbs.sql("SELECT set_config(%s, %s, false)", [name, value])
+        yield verbs
+
+
+@pytest.mark.slow
+def test_the_check_before_a_day_is_emptied_reads_each_message_a_few_times_however_many_there_are(
+    as_store: Verbs,
+) -> None:
+    box = Box(as_store)
+    count = 20_000
+    for _ in range(count // ENOUGH):
+        box.publish(*[b"1"] * ENOUGH, at=NOON)
+        box.look()
+    box.deliver(count)
+
+    template = partitions.MESSAGES.of_day(log._EMPTY, NOON.date())
+    check = re.search(r"WITH .*?(?=;)", template.text, re.DOTALL)
+    assert check
+    ((found,),) = as_store.sql(f"EXPLAIN (FORMAT JSON) {check[0]}")
+    joins = [one for one in Plan("check", found[0]["Plan"]) if one.get("Join Type") in {"Anti", "Semi"}]
+    assert joins == []
+    assert emptied(as_store) == 1
+    assert rows(as_store) == 0
+
+
+@on_real_time
+async def test_a_check_of_a_day_that_is_cancelled_is_logged_and_the_day_stays(
+    postgres: Server, with_days: Verbs, caplog: pytest.LogCaptureFixture
+) -> None:
+    box = Box(with_days)
+    box.publish(b"1", at=NOON)
+    box.look()
+    box.deliver(1)
+    day = log.Day(NOON.replace(hour=0), has_passed=True, is_ours=True, is_filled=True)
+    cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+    store = PostgresStore(postgres.dsn(), schema=with_days.schema)
+    await store.open()
+    try:
+        with transaction(postgres.dsn()) as other:
+            other.execute(f"LOCK TABLE {with_days.schema}.outbox_chunks".encode())
+            cleared = asyncio.create_task(log._clear_days(store._connections, None, [day]))
+            async with asyncio.timeout(PATIENCE):
+                while not with_days.sql(cancel, [other.info.backend_pid]):
+                    await asyncio.sleep(0.01)
+                assert await cleared == 0
+    finally:
+        await store.close()
+
+    assert "outbox messages of 2026-01-01: the check before they are cleared was cancelled" in caplog.text
+    assert rows(with_days) == 1
 
 
 # Texts.

@@ -191,6 +191,7 @@ def test_a_migration_that_fails_leaves_the_tables_as_they_were(postgres: Server,
 NEXT = migrate.WANTED + 1
 PARTING = Migration(NEXT, NEXT, "CREATE TABLE mainspring.later (a text);")
 """A migration that older code cannot work with."""
+WAITS = "SELECT FROM pg_locks WHERE NOT granted AND pid = %s"
 
 
 def test_a_migration_that_older_code_cannot_work_with_is_refused_while_such_a_node_is_alive(verbs: Verbs) -> None:
@@ -225,16 +226,48 @@ def test_a_node_of_older_code_that_crashed_does_not_block_a_migration(verbs: Ver
 def test_a_migration_waits_for_a_node_of_older_code_that_joins_at_the_same_time(postgres: Server, verbs: Verbs) -> None:
     make_tables(verbs)
     steps = (*migrate.MIGRATIONS, PARTING)
-    waits = "SELECT FROM pg_locks WHERE NOT granted AND pid = %s"
     with Verbs(postgres.dsn(), verbs.schema) as joining, ThreadPoolExecutor(1) as thread:
         with joining.connection.transaction():
             drive_sync(joining.ask, nodes.join(None, node_record("older")))
             migrated = thread.submit(lambda: verbs.run(migrate.migrate("a store", verbs.schema, steps, days=0)))
-            while not postgres.sql(waits, [verbs.connection.info.backend_pid]):
+            while not postgres.sql(WAITS, [verbs.connection.info.backend_pid]):
                 assert not migrated.done()
         with pytest.raises(SchemaError, match="running: older"):
             migrated.result(60)
     assert versions(verbs) == [(migrate.WANTED, migrate.MIGRATIONS[-1].oldest_code)]
+
+
+def test_a_node_that_joins_during_a_migration_joins_after_it(postgres: Server, verbs: Verbs) -> None:
+    make_tables(verbs)
+    later = Migration(NEXT, migrate.MIGRATIONS[-1].oldest_code, "CREATE TABLE mainspring.later (a text);")
+    with Verbs(postgres.dsn(), verbs.schema) as joining, ThreadPoolExecutor(1) as thread:
+        with verbs.connection.transaction():
+            drive_sync(verbs.ask, migrate.migrate("a store", verbs.schema, (*migrate.MIGRATIONS, later), days=0))
+            joined = thread.submit(lambda: joining.run(nodes.join(None, node_record("late"))))
+            while not postgres.sql(WAITS, [joining.connection.info.backend_pid]):
+                assert not joined.done()
+        assert joined.result(60) > 0
+    assert verbs.sql("SELECT id FROM mainspring.nodes WHERE alive") == [("late",)]
+
+
+def test_a_node_that_joins_while_renewals_get_a_table_of_their_own_has_one(postgres: Server, verbs: Verbs) -> None:
+    def step(last: int) -> bool:
+        return verbs.run(migrate.migrate("a store", verbs.schema, migrate.MIGRATIONS[:last], days=0))
+
+    while step(6):
+        pass
+    with Verbs(postgres.dsn(), verbs.schema) as joining, ThreadPoolExecutor(1) as thread:
+        with joining.connection.transaction():
+            joining.sql(
+                "INSERT INTO mainspring.nodes (id, joined_at, renewed_at, record) VALUES ('older', now(), now(), '')"
+            )
+            migrated = thread.submit(lambda: step(7))
+            while not postgres.sql(WAITS, [verbs.connection.info.backend_pid]):
+                assert not migrated.done()
+        assert migrated.result(60)
+    assert verbs.sql("SELECT id, beats.counter FROM mainspring.nodes JOIN mainspring.beats USING (term)") == [
+        ("older", 0)
+    ]
 
 
 def node_record(name: str) -> NodeRecord:

@@ -108,7 +108,7 @@ class Settler:
             await self._settle_one_by_one(deque(batch))
         finally:
             self._writing = ()
-        return Proceed() if self._line or self._places else Idle()
+        return Proceed() if self._line or self._due_places() else Idle()
 
     async def _settle(self, batch: Sequence[Ended]) -> None:
         settlements = self._decide(batch)
@@ -147,13 +147,20 @@ class Settler:
         self.put(ended)
 
     async def _release(self) -> None:
-        while self._places:
-            node, places = self._places.popitem()
-            try:
-                await self._store.release(node, places)
-            except BaseException:
-                self._places.setdefault(node, []).extend(places)
-                raise
+        for node, places in self._due_places().items():
+            await self._store.release(node, places)
+            left = [one for one in self._places.pop(node) if one not in places]
+            if left:
+                self._places[node] = left
+
+    def _due_places(self) -> dict[NodeId, list[Place]]:
+        """Return the places to give up now. Not those of unwritten ends: the store keeps a place whose attempt still runs."""
+        unwritten = self.leases() if self._places else set()
+        due = {
+            node: [one for one in places if (one.job, one.lease) not in unwritten]
+            for node, places in self._places.items()
+        }
+        return {node: places for node, places in due.items() if places}
 
     def _decide(self, batch: Sequence[Ended]) -> list[Settlement]:
         now = self._store.now()

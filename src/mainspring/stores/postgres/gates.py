@@ -18,7 +18,7 @@ from mainspring.core.names import Name
 from mainspring.stores.passage import Passage
 from mainspring.stores.postgres import runs
 from mainspring.stores.postgres.pick import Picked
-from mainspring.stores.postgres.rows import columns, key_bytes, key_text
+from mainspring.stores.postgres.rows import columns, key_bytes, shown_key
 from mainspring.stores.postgres.sight import Sight
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
@@ -73,15 +73,15 @@ def reopen(at: datetime | None, task: Name, gate: Gate) -> Verb[Reopened]:
     if not due:
         return Reopened(None, [])
     states = yield from _states(task, gate, due, rows[0][1])
-    shut = [passage for passage in states if passage.room <= 0 and not passage.is_full]
+    shut = [(key, passage.opens_at) for key, passage in states if passage.room <= 0 and not passage.is_full]
     if shut:
-        yield Ask(_LOOK_LATER, (str(task), [key_bytes(one.key) for one in shut], [one.opens_at for one in shut]))
-    free = [key_bytes(passage.key) for passage in states if passage.room > 0]
+        yield Ask(_LOOK_LATER, (str(task), *columns(shut)))
+    free = [key for key, passage in states if passage.room > 0]
     most = min(_AT_ONCE, gate.concurrency or _AT_ONCE, gate.rate.burst if gate.rate else _AT_ONCE)
     back = (yield Ask(_UNPARK, (str(task), free, most))) if free else ()
     return Reopened(
         min((least for _, least, _ in back if least is not None), default=None),
-        [(task, key_text(key) or "") for key, _, more in back if more],
+        [(task, shown_key(key) or "") for key, _, more in back if more],
     )
 
 
@@ -115,14 +115,15 @@ def keys_in(sight: Sight) -> Verb[dict[tuple[Name, str], Passage]]:
         if gate is None or not keys:
             continue
         found = yield from _states(task, gate, [key_bytes(key) for key in keys], sight.now)
-        passages |= {(task, passage.key): passage for passage in found}
+        passages |= {(task, passage.key): passage for _, passage in found}
     return passages
 
 
-def _states(task: Name, gate: Gate, keys: Sequence[bytes | None], now: datetime) -> Verb[list[Passage]]:
+def _states(task: Name, gate: Gate, keys: Sequence[bytes | None], now: datetime) -> Verb[list[tuple[bytes, Passage]]]:
+    """Return how the gates of keys stand, each with the key as it is stored: one that is no text is shown differently."""
     rows = yield Ask(_STATES, (str(task), list(keys)))
     return [
-        Passage(gate=gate, key=key_text(key) or "", taken=taken, spent_until=spent_until, now=now)
+        (key, Passage(gate=gate, key=shown_key(key) or "", taken=taken, spent_until=spent_until, now=now))
         for key, taken, spent_until in rows
     ]
 

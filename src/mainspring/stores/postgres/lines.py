@@ -6,6 +6,7 @@ hands on a job, or when somebody enqueues into the past. Whoever does the last s
 a look at the whole, which forgets all marks, at least once a second.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.names import Name
 from mainspring.stores.circuits import Kept
 from mainspring.stores.postgres.lanes import Lane
-from mainspring.stores.postgres.rows import name
+from mainspring.stores.postgres.rows import name, shown_name
 from mainspring.stores.postgres.verb import Row
 from mainspring.stores.records import ClaimRequest
 
@@ -38,6 +39,8 @@ START: Final[Position] = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LOWEST: Final = -(1 << 63)
 _HIGHEST: Final = (1 << 63) - 1
+
+_logger: Final = logging.getLogger("mainspring.stores.postgres")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +184,19 @@ class Lines:
 
     def learn(self, rows: Iterable[Row]) -> None:
         """Take note of lanes: (number, queue, task, priority)."""
-        found = {number: lane_numbered(number, queue, name(task), priority) for number, queue, task, priority in rows}
-        self._lanes = found if len(self._lanes) > MOST_LANES else self._lanes | found
+        found: dict[int, Lane] = {}
+        for number, queue, task, priority in rows:
+            found[number] = lane_numbered(number, queue, shown_name(task), priority)
+            if str(found[number].task) != task and number not in self._lanes:
+                _logger.error(
+                    "task name %r of a waiting job: it cannot be parsed, and the job is not claimed, nor are those behind it"
+                    " in its lane; correct it in the table jobs, then restart the nodes",
+                    task,
+                )
+        if len(self._lanes) > MOST_LANES:
+            self._lanes = found
+        else:  # a lane that is known stays, whatever the first job in it has for a name now
+            self._lanes = found | {number: lane for number, lane in self._lanes.items() if lane.number == number}
         self._gaps = None
 
     def uncounted(self, gates: Iterable[Gate]) -> list[Gate]:

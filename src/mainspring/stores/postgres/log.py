@@ -5,15 +5,18 @@ day, and all of it for those who may not drop any, is deleted by number, from th
 remembered here, so that what is dead is not stepped over each time; a process that begins finds out by looking.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NamedTuple
 
+from mainspring.errors import StoreUnavailable
 from mainspring.stores.postgres.partitions import MESSAGES, begin
 from mainspring.stores.postgres.prune import Runs
 from mainspring.stores.postgres.rows import columns
 from mainspring.stores.postgres.statements import Statement, statement
+from mainspring.stores.postgres.trouble import was_cut_off
 from mainspring.stores.postgres.verb import Ask, Verb
 
 _DAYS: Final = statement("outbox_days")
@@ -31,6 +34,8 @@ _DAY_CHECK_LIMIT_S: Final = 60.0
 """Time limit of the check before a day is emptied: it reads the whole day, without a lock."""
 _NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _ALWAYS: Final = (datetime(1, 1, 1, tzinfo=UTC), 0)
+
+_logger: Final = logging.getLogger("mainspring.stores.postgres")
 
 
 class Day(NamedTuple):
@@ -68,14 +73,15 @@ class Marks:
 
 async def clear(connections: Runs, at: datetime | None, limit: int, marks: Marks) -> int:
     """Clear away what is delivered, at most `limit` of it; returns how many. A day counts as one."""
-    there = await connections.run(lambda: days(at))
     gone = 0
     if at is None:  # on a test's clock there are no days to come
-        gone += await _clear_days(connections, at, there)
+        gone += await _clear_days(connections, at, await connections.run(lambda: days(at)))
         await connections.run(lambda: MESSAGES.make(most=1), whole=True)
-        there = await connections.run(lambda: days(at))
-    is_ours = all(day.is_ours for day in there)
     lines = await connections.run(lambda: _find(marks.messages))
+    there = await connections.run(
+        lambda: days(at)
+    )  # afterwards: each delivered message is in a day that is filled by then
+    is_ours = all(day.is_ours for day in there)
     done = {line.line: line.cursor for line in lines}
     tables = [_REST] if any(line.has_rest for line in lines) else []
     if not is_ours:
@@ -106,7 +112,17 @@ async def _clear_days(connections: Runs, at: datetime | None, there: Sequence[Da
     passed = [day for day in there if day.has_passed and day.is_ours]
     filled = {day.first for day in passed if day.is_filled}
     for first in sorted(filled):
-        await connections.run(partial(_of_day, _EMPTY, first), whole=True, timeout=_DAY_CHECK_LIMIT_S)
+        try:
+            await connections.run(partial(_of_day, _EMPTY, first), whole=True, timeout=_DAY_CHECK_LIMIT_S)
+        except StoreUnavailable as error:
+            if not was_cut_off(error):
+                raise
+            _logger.warning(
+                "outbox messages of %s: the check before they are cleared was cancelled, or did not end within %g s;"
+                " they are kept, and it is tried again",
+                first.date(),
+                _DAY_CHECK_LIMIT_S,
+            )
     if filled:
         filled -= {day.first for day in await connections.run(lambda: days(at)) if day.is_filled}
     empty = [day.first for day in passed if not day.is_filled]

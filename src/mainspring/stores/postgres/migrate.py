@@ -22,7 +22,7 @@ _FOLDER: Final = files("mainspring.stores.postgres").joinpath("migrations")
 _FIND: Final = statement("schema_find")
 _READ: Final = statement("schema_read")
 _LOCK: Final = statement("schema_lock")
-_CLEAR: Final = statement("schema_clear")
+_HOLD: Final = statement("schema_hold")
 _WRITE: Final = statement("schema_write")
 _OLDER_NODES: Final = statement("schema_older_nodes")
 _END_OLDER_NODES: Final = statement("schema_end_older_nodes")
@@ -178,7 +178,7 @@ def _make(store: str, schema: str, step: Migration, tables: Found) -> Verb[None]
         yield Ask(Statement("schema_make", f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}"))
     for one in step.statements:
         yield Ask(one)
-    yield Ask(_CLEAR)
+    yield Ask(_HOLD)
     if parts:  # again: a node may have joined meanwhile, and from here on no node of older code can
         yield from _expect_no_older_nodes(store, step)
         yield Ask(_END_OLDER_NODES, (step.oldest_code,))

@@ -12,7 +12,7 @@ from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
 from mainspring.stores.postgres import migrate
-from mainspring.stores.postgres.rows import encode, job, key_bytes, key_text, name
+from mainspring.stores.postgres.rows import encode, job, key_bytes, key_text, shown_name
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import Held, NodeOrder, NodeRecord, NodeView, Order, Pulse
@@ -138,7 +138,9 @@ def unknown_tasks(at: datetime | None, grace: timedelta) -> Verb[tuple[Name, ...
     """
     ((records, tasks),) = yield Ask(_UNKNOWN, (at, grace))
     known = {task for record in records for task in _record(record).tasks}
-    return tuple(task for task in map(name, tasks) if task not in known)
+    shown = [(text, shown_name(text)) for text in tasks]
+    # Not those that cannot be parsed: a claim for such a lane would take jobs of other names.
+    return tuple(task for text, task in shown if str(task) == text and task not in known)
 
 
 def _part_from(at: datetime | None, tasks: frozenset[Name]) -> Verb[None]:

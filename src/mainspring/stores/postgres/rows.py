@@ -12,9 +12,10 @@ import msgspec
 
 from mainspring.core.backoff import Backoff
 from mainspring.core.job import Cause, Job, JobId, Retention, State
-from mainspring.core.names import Name
+from mainspring.core.names import LONGEST_PART, Name
 from mainspring.core.outcome import AttemptError
 from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.errors import BadName
 from mainspring.stores.postgres.verb import Row
 from mainspring.stores.records import Facts
 from mainspring.stores.unreadable import POLICY, UNREADABLE_ERROR, readable
@@ -58,6 +59,15 @@ def policy(text: str) -> tuple[Backoff, Retention, bool]:
 name: Final = lru_cache(REMEMBERED)(Name.parse)
 
 
+def shown_name(text: str) -> Name:
+    """Read a name; in one that cannot be parsed, what is not allowed is replaced."""
+    try:
+        return name(text)
+    except BadName:
+        kept = "".join(one if one.isprintable() and one not in " :" else "\N{REPLACEMENT CHARACTER}" for one in text)
+        return Name("", kept[:LONGEST_PART] or "\N{REPLACEMENT CHARACTER}")
+
+
 def key_bytes(key: str | None) -> bytes | None:
     return None if key is None else key.encode("utf-8", "surrogatepass")
 
@@ -68,7 +78,10 @@ def key_text(stored: bytes | None) -> str | None:
 
 def shown_key(stored: bytes | None) -> str | None:
     """Read a key, or its readable part."""
-    return readable(key_text, stored, None if stored is None else bytes(stored).decode(errors="replace"))
+    try:
+        return key_text(stored)
+    except UnicodeDecodeError:
+        return bytes(stored or b"").decode(errors="replace")
 
 
 def facts_bytes(facts: Facts) -> bytes | None:
@@ -138,7 +151,7 @@ def job(row: Row) -> Job:
     backoff, retention, of_schedule = readable(policy, policy_, POLICY)
     return Job(
         id=id_,
-        task=name(task),
+        task=shown_name(task),
         state=STATES.get(state, State.FAILED),
         run_at=run_at,
         backoff=backoff,

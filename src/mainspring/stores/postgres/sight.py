@@ -12,7 +12,7 @@ from mainspring.errors import NodeGone
 from mainspring.stores.passage import Passage, Trial
 from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.lines import Lines, Marks, Position, Rules, asked_of, cooling
-from mainspring.stores.postgres.rows import key_text
+from mainspring.stores.postgres.rows import shown_key
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import ClaimRequest
@@ -204,7 +204,7 @@ def _line(number: int, lane: Lane, row: Row, most: int) -> Line:
         lane=lane,
         ids=ids or (),
         times=times or (),
-        keys=None if keys is None else [key_text(key) for key in keys],
+        keys=None if keys is None else [shown_key(key) for key in keys],
         later=later,
         most=most,
     )

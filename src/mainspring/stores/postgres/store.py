@@ -233,12 +233,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         if plain is None:
             return {}
         by, places = plain
-        try:
-            done = await self._run(lambda: settle.succeed(by, [settlements[place] for place in places]))
-        except StoreUnavailable as error:
-            if not met_a_lock(error):
-                raise
-            return {}
+        done = await self._run(lambda: settle.succeed(by, [settlements[place] for place in places]))
         return {place: settle.ACCEPTED for place in places if settlements[place].change.before.id in done}
 
     async def note(self, notes_: Sequence[Note]) -> tuple[bool, ...]:

@@ -4,6 +4,9 @@
 -- A renewal updated the row of its node in place. While an old snapshot was held open, every version of it stayed, and
 -- all of them were read by every renewal, claim and settle. Now the counter is part of the key: the newest row of a node
 -- is the first that a look from the end of its part of the index comes to.
+--
+-- The lock keeps nodes from joining between the copy and the change of the table.
+LOCK TABLE mainspring.nodes IN ACCESS EXCLUSIVE MODE;
 CREATE TABLE mainspring.beats (
     term bigint NOT NULL,
     counter bigint NOT NULL,

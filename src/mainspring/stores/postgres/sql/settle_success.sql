@@ -1,17 +1,22 @@
 -- Moves jobs that succeeded into history, those of which everything is still as it was when they were claimed by this
--- node; says which. The rest is looked at one by one. A key whose job is over is given up in passing, unless somebody is
--- waiting for it in a transaction: then its row stays, and says nothing any more.
+-- node; returns which. The rest is looked at one by one, and so are jobs that another transaction holds. A key whose job is
+-- over is given up in passing, unless somebody is waiting for it in a transaction: then its row stays, and says nothing any more.
 -- Node and state are spelt so that no index can serve them: it would read all that the node runs for each of these.
--- Indexes: jobs_pkey, places_by_job, unique_keys_pkey, nodes_id_key.
-WITH ended AS (
-    DELETE FROM mainspring.jobs AS jobs
-    USING unnest(
+-- `= ANY (ARRAY[…])`: docs/decisions/0041. Indexes: jobs_pkey, places_by_job, unique_keys_pkey, nodes_id_key.
+WITH free AS MATERIALIZED (
+    SELECT jobs.id, given.finished_at, given.keep_until, given.took, given.result
+    FROM unnest(
         $2::uuid[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::double precision[], $8::bytea[]
     ) AS given (id, lease, revision, finished_at, keep_until, took, result)
-    WHERE jobs.id = ANY (ARRAY[given.id]) AND jobs.lease = given.lease AND jobs.revision = given.revision
+    JOIN mainspring.jobs AS jobs ON jobs.id = ANY (ARRAY[given.id])
+    WHERE jobs.lease = given.lease AND jobs.revision = given.revision
         AND jobs.node IS NOT DISTINCT FROM $1::text AND jobs.state || '' = 'running' AND NOT jobs.traced
         AND EXISTS (SELECT FROM mainspring.nodes WHERE nodes.id = $1 AND alive)
-    RETURNING jobs.*, given.finished_at, given.keep_until, given.took, given.result
+    FOR UPDATE OF jobs SKIP LOCKED
+),
+ended AS (
+    DELETE FROM mainspring.jobs AS jobs USING free WHERE jobs.id = ANY (ARRAY[free.id])
+    RETURNING jobs.*, free.finished_at, free.keep_until, free.took, free.result
 ),
 kept AS (
     INSERT INTO mainspring.history (
