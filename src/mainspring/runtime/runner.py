@@ -113,7 +113,11 @@ class Runner:
         return min(places, self._slots - taken - waiting)
 
     def _is_heavy(self, delivery: Delivery) -> bool:
-        return self._registry.find(delivery.claim.job.task).executor is ExecutorKind.PROCESS
+        try:
+            definition = self._registry.find(delivery.claim.job.task)
+        except UnknownTask:  # it was unregistered after the claim; the job goes back when its turn comes
+            return False
+        return definition.executor is ExecutorKind.PROCESS
 
     @property
     def has_suspect(self) -> bool:
