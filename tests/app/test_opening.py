@@ -307,3 +307,23 @@ def test_an_opening_that_is_cancelled_before_it_has_begun_leaves_nothing_behind(
             await app.close()
 
     asyncio.run(main())
+
+
+def test_every_call_to_a_store_that_fails_at_once_gets_its_error_from_one_opening() -> None:
+    class Shut(MemoryStore):
+        openings = 0
+
+        async def open(self) -> None:
+            self.openings += 1
+            raise StoreUnavailable("shut", "refused")
+
+    store = Shut()
+    app = app_on(store)
+
+    async def main() -> None:
+        for number in range(1, 51):
+            with pytest.raises(StoreUnavailable, match="refused"):
+                await app.enqueue("nothing")
+            assert store.openings == number
+
+    asyncio.run(main())

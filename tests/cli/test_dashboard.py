@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -93,6 +94,26 @@ def test_the_printed_address_signs_in_and_the_server_ends_at_once_with_streams_o
                 list(chunks)
             assert program.wait(60) == 0
             assert time.monotonic() - begun < 30  # less than the server would wait for open requests
+
+
+@pytest.mark.slow
+def test_the_token_is_not_in_the_command_line_of_the_browser(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser, opened = folder / "browser", folder / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {opened}.part && mv {opened}.part {opened}\n')
+    browser.chmod(0o700)
+    monkeypatch.setenv("BROWSER", str(browser))
+    with running(folder, "--port", "0", "--open") as (program, printed):
+        deadline = time.monotonic() + 60
+        while not opened.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (argument,) = opened.read_text().split()
+        assert printed.partition("token=")[2] not in argument
+        page = Path(argument.removeprefix("file://"))
+        assert [stat.S_IMODE(one.stat().st_mode) for one in (page, page.parent)] == [0o600, 0o700]
+        assert re.findall(r"url=([^\"]+)", page.read_text()) == [printed]
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(60) == 0
+        assert not page.parent.exists()
 
 
 @pytest.mark.slow

@@ -124,3 +124,21 @@ async def test_a_last_chance_for_a_process_slot_is_claimed_when_a_place_is_free_
         assert await job.result("5s") == "x"
 
     assert store.running < [2], "a place was free"
+
+
+async def test_a_task_that_is_unregistered_while_its_jobs_wait_stops_no_claims(bench: Bench) -> None:
+    heavy = bench.app.task(name="heavy", executor="process")(slot_tasks.echo)
+    done: list[int] = []
+
+    @bench.app.task(name="light")
+    async def light() -> None:
+        await asyncio.sleep(0.02)
+        done.append(1)
+
+    async with bench.app.node(concurrency=2, processes=2, grace="0s") as node:
+        await light.enqueue_many([light.call() for _ in range(1000)])
+        await bench.until(lambda: len(done) > 200 and node._parts.runner.buffered)
+        bench.app.registry.remove(light.definition)
+        await node._parts.claimer.step()
+        job = await heavy.enqueue("x")
+        assert await job.result("5s") == "x"

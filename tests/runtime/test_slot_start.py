@@ -2,6 +2,8 @@
 
 import asyncio
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from mainspring.core.job import Cause
 from mainspring.errors import JobFailed, SlotStartTimeout
 from mainspring.runtime.executors.process import ProcessExecutor
 from mainspring.stores.memory import MemoryStore
+from tests.runtime import slot_tasks
 from tests.runtime.calling import Notebook, attempt, context_of, task
 
 pytestmark = pytest.mark.slow
@@ -108,3 +111,26 @@ def test_an_import_that_takes_too_long_is_ended_and_named(slow_module: ModuleTyp
         asyncio.run(story())
     assert isinstance(late.value, TimeoutError)
     assert (late.value.module, late.value.seconds) == ("slow_to_import", 0.5)
+
+
+def test_a_process_that_does_not_begin_a_later_call_is_ended_after_the_same_limit() -> None:
+    definition = task(slot_tasks.who, "process")
+    facts = attempt(definition, timeout=1)
+
+    async def story() -> tuple[object, object]:
+        executor = ProcessExecutor(1, start_limit=5)
+        try:
+            async with asyncio.timeout(60):
+                stopped = await executor.call(definition, facts, context_of(facts, Notebook())[0])
+                assert isinstance(stopped, int)
+                os.kill(stopped, signal.SIGSTOP)
+                with pytest.raises(SlotStartTimeout):
+                    await executor.call(definition, facts, context_of(facts, Notebook())[0])
+                return stopped, await executor.call(definition, facts, context_of(facts, Notebook())[0])
+        finally:
+            await executor.close()
+
+    stopped, following = asyncio.run(story())
+
+    assert isinstance(following, int)
+    assert following != stopped

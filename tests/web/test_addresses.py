@@ -86,9 +86,9 @@ def test_after_signing_in_one_stays_beside(there: str) -> None:
     assert not set(found) & set("\\\n\r\t ")
 
 
-@given(st.text())
-def test_no_cookie_is_too_odd_to_be_read(cookies: str) -> None:
-    assert isinstance(token_of(cookies), str)
+@given(st.text(), st.text())
+def test_no_cookie_is_too_odd_to_be_read(cookies: str, host: str) -> None:
+    assert isinstance(token_of({"cookie": cookies, "host": host}), str)
 
 
 @given(path=st.sampled_from([page.path for page in ALL]), value=st.text(min_size=1))

@@ -23,7 +23,7 @@ from mainspring.core.job import State
 from mainspring.errors import DeclarationError, StoreUnavailable
 from mainspring.stores.memory import MemoryStore
 from mainspring.testing import VirtualTime
-from mainspring.web import Auth, Identity, Password, TokenFile, dashboard
+from mainspring.web import Auth, Identity, Password, StartupToken, TokenFile, dashboard
 from mainspring.web.assets import FILES, VERSIONS
 from mainspring.web.dashboard import POLICY
 from mainspring.web.groups import ALL as ROUTES
@@ -411,6 +411,21 @@ async def test_who_has_a_token_signs_in_and_out(app: Mainspring, tokens: Path) -
         assert (await found.get("/jobs")).status_code == 200
         await found.post("/logout")
         assert (await found.get("/jobs")).status_code == 401
+
+
+async def test_dashboards_on_several_ports_of_a_machine_sign_in_and_out_separately(app: Mainspring) -> None:
+    boards = {f"http://localhost:{port}": StartupToken() for port in (8321, 8322)}
+    mounts = {at: httpx.ASGITransport(dashboard(app, auth=token), client=(LOCAL, 1)) for at, token in boards.items()}
+    async with app, httpx.AsyncClient(mounts=mounts) as browser:  # whose cookies are those of all ports, as in browsers
+
+        async def statuses() -> list[int]:
+            return [(await browser.get(f"{at}/jobs")).status_code for at in boards]
+
+        for at, token in boards.items():
+            assert (await browser.get(f"{at}/login?token={token.token}")).status_code == 303
+        assert await statuses() == [200, 200]
+        await browser.post("http://localhost:8321/logout")
+        assert await statuses() == [401, 200]
 
 
 async def test_who_signs_in_and_who_tries_to_is_in_the_log(

@@ -1,6 +1,7 @@
 """`mainspring dashboard`: the pages of an app, served until told to stop."""
 
 import errno
+import html
 import logging
 import os
 import socket
@@ -8,7 +9,9 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -95,9 +98,23 @@ def dashboard(
     for sentence in welcome(host, password_env, token_file):
         echo(sentence)
     sys.stdout.flush()
-    if opens:
-        threading.Timer(0.5, webbrowser.open, [address]).start()
-    serve(board, listening)
+    with _redirecting_page(address) if opens and drawn else nullcontext(address) as shown:
+        if opens:
+            threading.Timer(0.5, webbrowser.open, [shown]).start()
+        serve(board, listening)
+
+
+@contextmanager
+def _redirecting_page(address: str) -> Iterator[str]:
+    """Return the URL of a file that redirects to an address with a token, and that only this account can read.
+
+    Other accounts can read the command line with which the browser is started.
+    """
+    with TemporaryDirectory(prefix="mainspring-") as folder:
+        page = Path(folder, "open.html")
+        page.touch(0o600)
+        page.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(address)}">\n', encoding="utf-8")
+        yield page.as_uri()
 
 
 def _auth(password_env: str | None, token_file: Path | None) -> "Auth | None":

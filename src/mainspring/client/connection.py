@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 from mainspring.client.urls import Source
@@ -35,6 +36,20 @@ _LAST_WISH: Final = 2.0
 """Seconds that closing a store may take when the program ends. What was committed needs none of it."""
 
 
+@dataclass(eq=False, slots=True)
+class _Change:
+    """An opening or closing under way."""
+
+    loop: asyncio.AbstractEventLoop
+    """The event loop on which it runs."""
+    ended: "Future[None]" = field(default_factory=Future)
+    """Completed at its end, with the error of an opening that failed."""
+    thread: Detached | None = None
+    """The thread of an opening; None on virtual time."""
+    waiting: int = 0
+    """Calls that wait for the opening."""
+
+
 class Connection:
     """The store of one app, open or not."""
 
@@ -56,18 +71,14 @@ class Connection:
         self._made: Store | None = None
         self._open: Store | None = None
         self._guard = threading.Lock()
-        self._change: Future[None] | None = None  # an opening or closing under way
-        self._changing: asyncio.AbstractEventLoop | None = None  # where
-        self._opening: Detached | None = None
-        self._waiting = 0  # calls that wait for the opening under way
+        self._change: _Change | None = None
         tell_after_fork(self)
 
     def after_fork(self) -> None:
         """Begin anew in a child: threads and open files belong to the parent."""
         self._guard = threading.Lock()
-        leave_behind(self._opening)
-        self._change = self._changing = self._opening = self._open = None
-        self._waiting = 0
+        leave_behind(self._change)
+        self._change = self._open = None
         self._rooms = {}
         if self._made and self._source.again:
             leave_behind(self._made)
@@ -107,7 +118,9 @@ class Connection:
                 return await self._finish_opening(change)
             if change:
                 self._open_in_thread(change)
-            await self._wait_for_change()
+            # A call that has begun the opening waits for just this one: it may already have failed.
+            if change := change or self._change:
+                await self._wait_for_opening(change)
         return self._open
 
     async def expect_tables(self) -> None:
@@ -182,8 +195,9 @@ class Connection:
     async def close_store(self) -> None:
         """Close the store, and leave the bridge as it is."""
         while not (change := self._begin(closing=True)):
-            with suppress(MainspringError):  # of an opening, whose own caller gets it
-                await self._others()
+            if under_way := self._change:
+                with suppress(MainspringError):  # of an opening, whose own caller gets it
+                    await _end_of(under_way)
         store, self._open = self._made, None
         if self._source.again:
             self._made = None
@@ -199,41 +213,37 @@ class Connection:
             running = asyncio.get_running_loop()
         except RuntimeError:
             return
-        with self._guard:
-            is_here = self._changing is running
-        if is_here:
+        change = self._change
+        if change and change.loop is running:
             raise RuntimeError(
                 f"{self._source.name} is being opened or closed on this event loop, which a sync call would block; "
                 "await that first, or await the async method"
             )
 
-    def _open_in_thread(self, change: "Future[None]") -> None:
+    def _open_in_thread(self, change: _Change) -> None:
         """Open the store on a thread of its own, which ends the change."""
         name = f"mainspring {self._source.name} opening"
         try:
-            opening = Detached(name, self._open_store, lambda error: self._end(change, error))
+            change.thread = Detached(name, self._open_store, lambda error: self._end(change, error))
         except BaseException:  # no thread can be started
             self._end(change)
             raise
-        with self._guard:
-            if self._change is change:
-                self._opening, self._changing = opening, opening.loop
+        change.loop = change.thread.loop
 
-    async def _wait_for_change(self) -> None:
-        """Wait for the change under way; cancel an opening that no call waits for any more."""
+    async def _wait_for_opening(self, change: _Change) -> None:
+        """Wait for the end of a change; cancel an opening that no call waits for any more."""
         with self._guard:
-            opening = self._opening
-            self._waiting += opening is not None
+            change.waiting += 1
         try:
-            await self._others()
+            await _end_of(change)
         finally:
             with self._guard:
-                self._waiting -= opening is not None
-                is_abandoned = opening is not None and self._opening is opening and not self._waiting
-            if is_abandoned and opening:
-                opening.cancel()
+                change.waiting -= 1
+                is_abandoned = not change.waiting
+            if is_abandoned and change.thread:
+                change.thread.cancel()
 
-    async def _finish_opening(self, change: "Future[None]") -> Store:
+    async def _finish_opening(self, change: _Change) -> Store:
         try:
             store = await self._open_store()
         except Exception as error:
@@ -255,31 +265,28 @@ class Connection:
         _OPEN.add(self)
         return store
 
-    def _begin(self, *, closing: bool = False) -> "Future[None] | None":
+    def _begin(self, *, closing: bool = False) -> _Change | None:
         """Become the one who opens or closes; None if someone else does, or if it is open already."""
         with self._guard:
             if self._change or (self._open and not closing):
                 return None
-            self._change, self._changing = Future(), asyncio.get_running_loop()
+            self._change = _Change(asyncio.get_running_loop())
             return self._change
 
-    def _end(self, change: "Future[None]", error: BaseException | None = None) -> None:
+    def _end(self, change: _Change, error: BaseException | None = None) -> None:
         with self._guard:
-            self._change = self._changing = self._opening = None
+            self._change = None
         if error:
-            change.set_exception(error)
+            change.ended.set_exception(error)
         else:
-            change.set_result(None)
+            change.ended.set_result(None)
 
-    async def _others(self) -> None:
-        """Wait for whoever opens or closes; raises what their opening raised."""
-        with self._guard:
-            change, loop = self._change, self._changing
-        if not change:
-            return
-        elsewhere = loop is not asyncio.get_running_loop()
-        with outside("a store that is opened on another event loop") if elsewhere else nullcontext():
-            await asyncio.shield(asyncio.wrap_future(change))
+
+async def _end_of(change: _Change) -> None:
+    """Wait for the end of a change; raise the error of an opening that failed."""
+    elsewhere = change.loop is not asyncio.get_running_loop()
+    with outside("a store that is opened on another event loop") if elsewhere else nullcontext():
+        await asyncio.shield(asyncio.wrap_future(change.ended))
 
 
 _OPEN: Final["weakref.WeakSet[Connection]"] = weakref.WeakSet()

@@ -115,7 +115,11 @@ class Runner:
         return room, max(0, min(max(free, min(ahead, 1)) - waiting, slots) - room)
 
     def _is_heavy(self, delivery: Delivery) -> bool:
-        return self._registry.find(delivery.claim.job.task).executor is ExecutorKind.PROCESS
+        try:
+            definition = self._registry.find(delivery.claim.job.task)
+        except UnknownTask:  # it was unregistered after the claim; the job goes back when its turn comes
+            return False
+        return definition.executor is ExecutorKind.PROCESS
 
     @property
     def has_suspect(self) -> bool:

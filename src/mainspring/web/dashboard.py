@@ -252,7 +252,7 @@ class Dashboard:
 
     async def _logout(self, request: Request) -> Response:
         check_origin(request, self._desk.origins)
-        return login.signed_out()
+        return login.signed_out(request)
 
     def _login_page(self, request: Request, there: str, *, refused: bool = False) -> Response:
         printed = isinstance(self._desk.auth, StartupToken)

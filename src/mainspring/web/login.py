@@ -6,6 +6,7 @@ path: a browser sends it to what stands beside the login page, whatever the pref
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -17,9 +18,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mainspring.web.problems import Problem
 
 COOKIE: Final = "mainspring_token"
+"""Name of the cookie, followed by the port if the address has one."""
 MOST_FIELDS: Final = 100
 _BESIDE: Final = re.compile(r"[a-z]*(\?[^\s\\]*)?")
 """A page next to the login page, and nothing that could lead elsewhere."""
+_PORT: Final = re.compile(r":([0-9]{1,5})\Z")
 
 
 class Cookied:
@@ -32,15 +35,27 @@ class Cookied:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
             kind = headers.get("authorization", "").partition(" ")[0].lower()
-            token = "" if kind == "bearer" else token_of(headers.get("cookie", ""))
+            token = "" if kind == "bearer" else token_of(headers)
             if token:
                 scope = bearing(scope, token)
         await self._app(scope, receive, send)
 
 
-def token_of(cookies: str) -> str:
-    """Find our cookie; nothing, if it is not there."""
-    return cookie_parser(cookies).get(COOKIE, "")  # not `SimpleCookie`: another program's odd cookie would hide ours
+def cookie_name(headers: Mapping[str, str]) -> str:
+    """Return the name of the cookie at the address that the browser asked for.
+
+    Browsers send cookies to all ports of a host: with one name, two dashboards on a machine would sign each other out.
+    """
+    port = _PORT.search(headers.get("host", ""))
+    return f"{COOKIE}_{port[1]}" if port else COOKIE
+
+
+def token_of(headers: Mapping[str, str]) -> str:
+    """Return the token in our cookie; empty, if it is not there."""
+    cookies = cookie_parser(
+        headers.get("cookie", "")
+    )  # not `SimpleCookie`: another program's odd cookie would hide ours
+    return cookies.get(cookie_name(headers), "")
 
 
 def beside(there: str) -> str:
@@ -60,14 +75,15 @@ def signed_in(request: Request, token: str, there: str) -> Response:
     response = RedirectResponse(beside(there), 303, {"cache-control": "no-store"})
     # Only the browser's own word says how it came here: a proxy may have taken the encryption off.
     secure = request.scope["scheme"] == "https" or request.headers.get("origin", "").startswith("https://")
-    response.set_cookie(COOKIE, token, httponly=True, samesite="lax", secure=secure, path=None)
+    name = cookie_name(request.headers)
+    response.set_cookie(name, token, httponly=True, samesite="lax", secure=secure, path=None)
     return response
 
 
-def signed_out() -> Response:
+def signed_out(request: Request) -> Response:
     """Have the browser forget the token."""
     response = RedirectResponse("login", 303)
-    response.set_cookie(COOKIE, "", max_age=0, httponly=True, samesite="lax", path=None)
+    response.set_cookie(cookie_name(request.headers), "", max_age=0, httponly=True, samesite="lax", path=None)
     return response
 
 

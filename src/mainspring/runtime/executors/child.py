@@ -27,8 +27,6 @@ class Child:
     def __init__(self) -> None:
         self.code: int | None = None
         """How it ended, as `subprocess` has it."""
-        self.imported: set[str] = set()
-        """References of the functions that it has called."""
         self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
         self._ending = False

@@ -31,7 +31,7 @@ KILL_GRACE: Final = 0.5
 """Seconds from SIGTERM, upon which the function's `finally` blocks run, to SIGKILL."""
 
 START_LIMIT_S: Final = 60.0
-"""Seconds that a child may take to start and to import the module of a function, before the function is called."""
+"""Seconds from a call to the beginning of the function: the start of the child and the import of the module."""
 
 T = TypeVar("T")
 
@@ -170,8 +170,8 @@ class _Conversation:
     async def answer(self) -> Returned | Raised:
         """Ask; raise `SlotDied` if the child died by itself, `CancelledError` if it was stopped because we were."""
         self._child.pipe.send(self._call)
-        if self._call.reference not in self._child.imported:
-            self._start_timer = after(self._start_limit, self._end_start)
+        # For every call: until `Began` no timeout runs, and also a process that has been called before may be stopped.
+        self._start_timer = after(self._start_limit, self._end_start)
         try:
             answer = await self._hear()
         except BaseException:
@@ -211,7 +211,6 @@ class _Conversation:
         if self._start_timer:
             self._start_timer.cancel()
             self._start_timer = None
-        self._child.imported.add(self._call.reference)
         if isinstance(self._link, LoopLink):
             self._link.resume_clock()
 
