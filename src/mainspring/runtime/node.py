@@ -37,6 +37,8 @@ from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.supervise import Stop
 
+MIN_TIMER_S: Final = 1e-6
+"""A shorter timer may not move the loop's clock, which is a float; on virtual time it would be due again for ever."""
 LAST_WORDS: Final = 5.0  # seconds that all last writes together may take; a store that is locked can take a minute
 
 
@@ -292,7 +294,7 @@ class Node:
         if self._silence:
             self._silence.cancel()
         left = self._parts.lease - self._parts.beat - self._renewal_age
-        if left > 0:
+        if left > MIN_TIMER_S:
             self._silence = asyncio.get_running_loop().call_later(left, self._watch_renewals)
         else:
             self._fall_silent()
