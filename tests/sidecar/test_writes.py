@@ -11,10 +11,11 @@ import pytest
 from mainspring.core.outcome import Succeeded
 from mainspring.core.steps import run_now
 from mainspring.errors import StoreUnavailable
+from mainspring.stores.records import ClaimRequest
 from mainspring.stores.sidecar.file import SystemFiles
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import plans
-from mainspring.testing.contract.world import FATAL, World
+from mainspring.testing.contract.world import FATAL, TASKS, World
 from tests.sidecar.files import Disk, FaultyFiles
 from tests.sidecar.opened import Place, seen
 
@@ -37,7 +38,8 @@ async def a_move(world: World) -> Act:
 
 async def a_claim(world: World) -> Act:
     node = await world.node()
-    return lambda: world.ask(node)
+    request = ClaimRequest(node=node.id, term=node.term, tasks=TASKS, number=1)  # the same when it is repeated
+    return lambda: world.store.claim(request)
 
 
 async def a_success(world: World) -> Act:

@@ -86,6 +86,7 @@ class World:
         self.clock = clock
         self._handles: list[Store] = []
         self._numbers = count(1)  # drawn from by several threads
+        self._claims = count(1)  # two worlds in which the same happens give the same leases
 
     @property
     def now(self) -> datetime:
@@ -193,6 +194,7 @@ class World:
             ahead=ahead,
             suspects=suspects,
             due_by=due_by,
+            number=next(self._claims),
         )
         return await (store or self.store).claim(request)
 
