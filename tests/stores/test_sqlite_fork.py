@@ -343,6 +343,40 @@ asyncio.run(main())
     assert run(program, tmp_path) == ["[None, None]"]
 
 
+def test_a_child_can_use_the_file_after_a_fork_while_a_transaction_waits_for_the_lock_of_another_process(
+    tmp_path: Path, store: str
+) -> None:
+    program = """
+holder = '''
+import sqlite3, sys
+connection = sqlite3.connect("jobs.db", isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.readline()
+connection.execute("ROLLBACK")
+'''
+async def main():
+    async with app:
+        async with app.store.transaction() as tx:
+            await tx.execute("SELECT 1")
+        other = subprocess.Popen([sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert other.stdout.readline()
+        async def wait():
+            async with app.store.transaction() as tx:
+                await add.using(tx=tx).enqueue(1)
+        waiting = asyncio.create_task(wait())
+        while not app.store._file.transactions._turn._is_held:
+            await asyncio.sleep(0.001)
+        child = Child(in_three_parts)
+        other.communicate(b"\\n")
+        await waiting
+        child.wait(), child.go(), child.wait(), child.go(), child.join()
+asyncio.run(main())
+print(rows())
+"""
+    assert run(program, tmp_path, store) == ["102"]
+
+
 # What cannot be paused
 
 

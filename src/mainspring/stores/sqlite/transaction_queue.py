@@ -17,7 +17,7 @@ from mainspring.stores.sqlite.connect import FileIdentity, connect
 from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.retry import LockWait, persist
 from mainspring.stores.sqlite.settings import Settings
-from mainspring.stores.sqlite.trouble import locked, translated
+from mainspring.stores.sqlite.trouble import is_busy, locked, translated
 from mainspring.stores.sqlite.turn import TURN_WAIT_S, Turn
 
 
@@ -84,8 +84,7 @@ class TransactionQueue:
 
     def close(self) -> None:
         """Close the connection now, or after the last queued or open transaction."""
-        with self.changed:
-            self._is_closed = True
+        self._is_closed = True
         self._idle.close()
 
     # In the thread.
@@ -144,18 +143,24 @@ class TransactionQueue:
             self._leave(connection, keep=not one.transaction.changed_connection)
 
     def _begin(self, patience: float) -> sqlite3.Connection:
-        self._file.check(self._settings.store)
-        connection = self._idle.take() or connect(self._settings.path, durable=self._settings.durable)
         wait = LockWait(self._settings)  # not from the start of the queueing, which may have been long
 
         def on_busy() -> None:
             wait.report()
             self.fail_late()
 
+        return persist(self._try_to_begin, patience, on_busy=on_busy)
+
+    def _try_to_begin(self) -> sqlite3.Connection:
+        self._file.check(self._settings.store)
+        connection = self._idle.take() or connect(self._settings.path, durable=self._settings.durable)
         try:
-            persist(lambda: connection.execute("BEGIN IMMEDIATE"), patience, on_busy=on_busy)
-        except BaseException:
-            connection.close()
+            connection.execute("BEGIN IMMEDIATE")
+        except BaseException as error:
+            if is_busy(error):
+                self._put_back(connection)  # a fork during the pause closes it
+            else:
+                connection.close()
             raise
         return connection
 
@@ -168,9 +173,13 @@ class TransactionQueue:
                 connection.execute("ROLLBACK")
         except sqlite3.Error:
             keep = False
-        with self.changed:
-            keep = keep and not self._is_closed
-            if keep:  # under the guard, so that `close` finds it
-                self._idle.put(connection)
-        if not keep:
+        if keep:
+            self._put_back(connection)
+        else:
             connection.close()
+
+    def _put_back(self, connection: sqlite3.Connection) -> None:
+        """Keep a connection for the next transaction. Without the guard: closing it may take long."""
+        self._idle.put(connection)
+        if self._is_closed:
+            self._idle.close()
