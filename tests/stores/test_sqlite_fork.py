@@ -426,6 +426,27 @@ print(rows())
     assert run(program, tmp_path, store) == ["child", "grandchild", "103"]
 
 
+@pytest.mark.parametrize("when", ["before", "after_in_parent"])
+def test_a_fork_hook_that_uses_the_store_fails_and_the_fork_succeeds(tmp_path: Path, when: str) -> None:
+    """A hook of another library, registered so that it is called while the connections are closed."""
+    tools = f"""
+import os
+def hook():
+    try:
+        add.enqueue_sync(1)
+    except Exception as error:
+        print("a fork of this process is under way" in str(error), flush=True)
+os.register_at_fork({when}=hook)
+"""
+    program = """
+enqueue(1)
+Child(lambda step: None).join()
+enqueue(1)
+print(rows())
+"""
+    assert forking.run(program, tmp_path, URL, tools=tools + TOOLS) == ["True", "2"]
+
+
 # What is no fork of the program
 
 
