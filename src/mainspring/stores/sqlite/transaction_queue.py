@@ -105,8 +105,6 @@ class TransactionQueue:
 
     def _serve(self) -> None:
         while (one := self._next()) is not None:
-            if one.begun.is_unwanted:  # its caller may have given up meanwhile
-                continue
             try:
                 answers = self._serve_one(one)
             except BaseException as error:  # noqa: BLE001 -- the callers get it, and the thread serves the next one
@@ -125,10 +123,12 @@ class TransactionQueue:
     def _serve_one(self, one: Waiting) -> list[Answer[Any]]:
         while not self._turn.take(min(TURN_WAIT_S, one.wait.left())):
             self.fail_late()
+            if one.begun.is_unwanted:
+                return []
             if one.wait.left() <= 0:
                 raise locked(self._settings.store)
         try:
-            return self._serve_in_turn(one)
+            return [] if one.begun.is_unwanted else self._serve_in_turn(one)  # its caller may have given up meanwhile
         finally:
             self._turn.give_up()
 
