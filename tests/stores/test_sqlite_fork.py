@@ -426,6 +426,19 @@ print(rows())
     assert run(program, tmp_path, store) == ["child", "grandchild", "103"]
 
 
+def test_a_child_is_not_refused_after_it_closed_the_file_that_it_inherited(tmp_path: Path) -> None:
+    program = """
+file = open("jobs.db", "w+b")
+def work(step):
+    refused("refused")
+    file.close()
+    enqueue(1)
+Child(work).join()
+print(rows())
+"""
+    assert run(program, tmp_path) == ["refused", "1"]
+
+
 @pytest.mark.parametrize("when", ["before", "after_in_parent"])
 def test_a_fork_hook_that_uses_the_store_fails_and_the_fork_succeeds(tmp_path: Path, when: str) -> None:
     """A hook of another library, registered so that it is called while the connections are closed."""

@@ -93,7 +93,8 @@ class ForkGuard:
             return
         with suppress(OSError):  # missing: opening it raises
             found = path.stat()
-            if (found.st_dev, found.st_ino) in self._inherited:
+            identity = (found.st_dev, found.st_ino)
+            if identity in self._inherited and (self._left_behind or identity in _open_files()):
                 raise StoreError(
                     f"SQLite store {path}",
                     "this process was forked while the file was open in its parent, in a transaction, a long read or a "
