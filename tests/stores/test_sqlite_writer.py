@@ -19,6 +19,7 @@ from mainspring.stores.records import NewJob
 from mainspring.stores.sqlite import SqliteStore, retry
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.enqueue import enqueue
+from mainspring.stores.sqlite.reader import Reader
 from mainspring.stores.sqlite.session import Session
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import SettableClock
@@ -552,4 +553,23 @@ async def test_a_write_whose_clock_raises_fails_and_the_next_one_is_done(path: P
     clock.is_faulty = False
 
     assert await store.acquire("first", "two", timedelta(seconds=1))
+    await store.close()
+
+
+@pytest.mark.usefixtures("virtual_time")
+async def test_a_read_whose_thread_cannot_start_fails_and_the_next_one_is_done(path: Path) -> None:
+    store = SqliteStore(path, durable=False)
+    await store.open()
+    reader = Reader(store._settings, store._file.reader._file, store._file.lanes)
+    before = threading.stack_size(1 << 46)  # more memory than the system has
+    try:
+        with pytest.raises(StoreUnavailable, match="no thread can be started"):
+            await reader.read(lambda _: 1)
+    finally:
+        threading.stack_size(before)
+
+    assert await reader.read(lambda _: 1) == 1
+    reader.close(interrupt=True)
+    with pytest.raises(StoreClosed):
+        await reader.read(lambda _: 1)
     await store.close()
