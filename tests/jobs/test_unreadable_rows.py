@@ -19,14 +19,27 @@ from tests.servers.postgres import Server
 from tests.stores.postgres_wires import on_real_time
 
 ADDED = "[0,0,0,0,0,1.0,0.0,12]"  # a policy with one element more than this version writes
-SQLITE_DAMAGE = {
-    "policy": "nonsense",
-    "policy of another kind": 7,
-    "policy with an added element": ADDED,
-    "facts": "{",
-    "timeout": "soon",
-    "enqueued_at": "yesterday",
-    "enqueued_at beyond the calendar": 10**18,
+SQLITE_DAMAGE: dict[str, str | bytes | int] = {
+    "jobs.state": "nonsense",
+    "jobs.run_at": "soon",
+    "jobs.run_at of bytes": b"soon",
+    "jobs.run_at before the calendar": -(10**18),
+    "jobs.attempt": "nonsense",
+    "jobs.losses": "nonsense",
+    "jobs.lease": "nonsense",
+    "jobs.revision": "nonsense",
+    "jobs.granted": "nonsense",
+    "jobs.expires_at": "soon",
+    "payloads.max_attempts": "nonsense",
+    "payloads.loss_limit": "nonsense",
+    "payloads.policy": "nonsense",
+    "payloads.policy of another kind": 7,
+    "payloads.policy with an added element": ADDED,
+    "payloads.facts": "{",
+    "payloads.timeout": "soon",
+    "payloads.enqueued_at": "yesterday",
+    "payloads.enqueued_at beyond the calendar": 10**18,
+    "payloads.parent": "nonsense",
 }
 POSTGRES_DAMAGE: dict[str, str | bytes] = {
     "policy": "nonsense",
@@ -47,10 +60,10 @@ def app(file: Path, virtual_time: VirtualTime) -> Mainspring:
 
 
 def edit(file: Path, job: JobHandle[None], damage: str) -> None:
-    column = damage.split(maxsplit=1)[0]
+    table, column = damage.split(maxsplit=1)[0].split(".")
     with closing(sqlite3.connect(file)) as connection, connection:
         change = connection.execute(
-            f"UPDATE mainspring_payloads SET {column} = ? WHERE number = (SELECT number FROM mainspring_jobs WHERE id = ?)",
+            f"UPDATE mainspring_{table} SET {column} = ? WHERE number = (SELECT number FROM mainspring_jobs WHERE id = ?)",
             (SQLITE_DAMAGE[damage], job.id.bytes),
         )
         assert change.rowcount == 1
@@ -112,7 +125,26 @@ async def test_a_row_that_cannot_be_decoded_fails_and_the_others_run(app: Mainsp
 
 
 async def test_a_dead_nodes_job_that_cannot_be_decoded_is_taken_over(app: Mainspring, file: Path) -> None:
-    await check_that_it_is_taken_from_a_dead_node(app, lambda job: edit(file, job, "policy"))
+    await check_that_it_is_taken_from_a_dead_node(app, lambda job: edit(file, job, "payloads.policy"))
+
+
+@pytest.mark.parametrize("run_at", ["soon", b"soon", -(10**18), 10**18])
+async def test_a_run_at_that_cannot_be_decoded_stops_neither_enqueues_nor_claims(
+    app: Mainspring, file: Path, run_at: object
+) -> None:
+    @app.task(name="work")
+    async def work() -> None: ...
+
+    async with app:
+        await work.enqueue()
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("UPDATE mainspring_jobs SET run_at = ?", (run_at,))
+            connection.execute("UPDATE mainspring_strands SET head_at = ?", (run_at,))
+        good = await work.enqueue()
+        ghost = await Ghost.join(app)
+        assert await ghost.claim(0) == ()
+        claimed = [*await ghost.claim(2), *await ghost.claim(2)]
+        assert [one.claim.job.id for one in claimed if one.unreadable is None] == [good.id]
 
 
 async def test_an_error_that_cannot_be_decoded_does_not_keep_a_job_from_its_next_attempt(
@@ -142,7 +174,7 @@ async def test_the_run_of_a_schedule_ends_with_its_job_that_cannot_be_decoded(ap
     async with app:
         await app.schedules.add("often", Every("1d"), work.call())
         job = await app.schedules.run("often")
-        edit(file, job, "policy")
+        edit(file, job, "payloads.policy")
         await drain(app)
         (run,) = (await app.schedules.runs("often")).runs
         assert (run.id, run.state) == (job.id, State.FAILED)

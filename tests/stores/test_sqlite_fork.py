@@ -343,6 +343,40 @@ asyncio.run(main())
     assert run(program, tmp_path) == ["[None, None]"]
 
 
+def test_a_child_can_use_the_file_after_a_fork_while_a_transaction_waits_for_the_lock_of_another_process(
+    tmp_path: Path, store: str
+) -> None:
+    program = """
+holder = '''
+import sqlite3, sys
+connection = sqlite3.connect("jobs.db", isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.readline()
+connection.execute("ROLLBACK")
+'''
+async def main():
+    async with app:
+        async with app.store.transaction() as tx:
+            await tx.execute("SELECT 1")
+        other = subprocess.Popen([sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert other.stdout.readline()
+        async def wait():
+            async with app.store.transaction() as tx:
+                await add.using(tx=tx).enqueue(1)
+        waiting = asyncio.create_task(wait())
+        while not app.store._file.transactions._turn._is_held:
+            await asyncio.sleep(0.001)
+        child = Child(in_three_parts)
+        other.communicate(b"\\n")
+        await waiting
+        child.wait(), child.go(), child.wait(), child.go(), child.join()
+asyncio.run(main())
+print(rows())
+"""
+    assert run(program, tmp_path, store) == ["102"]
+
+
 # What cannot be paused
 
 
@@ -390,6 +424,40 @@ child.go(), child.wait(), child.go(), child.join()
 print(rows())
 """
     assert run(program, tmp_path, store) == ["child", "grandchild", "103"]
+
+
+def test_a_child_is_not_refused_after_it_closed_the_file_that_it_inherited(tmp_path: Path) -> None:
+    program = """
+file = open("jobs.db", "w+b")
+def work(step):
+    refused("refused")
+    file.close()
+    enqueue(1)
+Child(work).join()
+print(rows())
+"""
+    assert run(program, tmp_path) == ["refused", "1"]
+
+
+@pytest.mark.parametrize("when", ["before", "after_in_parent"])
+def test_a_fork_hook_that_uses_the_store_fails_and_the_fork_succeeds(tmp_path: Path, when: str) -> None:
+    """A hook of another library, registered so that it is called while the connections are closed."""
+    tools = f"""
+import os
+def hook():
+    try:
+        add.enqueue_sync(1)
+    except Exception as error:
+        print("a fork of this process is under way" in str(error), flush=True)
+os.register_at_fork({when}=hook)
+"""
+    program = """
+enqueue(1)
+Child(lambda step: None).join()
+enqueue(1)
+print(rows())
+"""
+    assert forking.run(program, tmp_path, URL, tools=tools + TOOLS) == ["True", "2"]
 
 
 # What is no fork of the program

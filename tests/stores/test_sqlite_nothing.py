@@ -1,5 +1,6 @@
 """An idle node that asks again costs the file nothing, and misses nothing by that."""
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -9,11 +10,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from mainspring import Mainspring
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.outcome import Succeeded
 from mainspring.errors import NodeGone, StoreUnavailable
 from mainspring.stores.port import Store
 from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite.statements import statement
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import SettableClock
 from mainspring.testing.contract.world import SECOND, Member, World
@@ -145,3 +148,26 @@ async def test_what_another_handle_changes_is_known_at_once_without_its_ring(wor
     world.store = here
 
     assert len(await world.claim(node)) == 1
+
+
+async def test_an_idle_node_claims_without_the_write_lock(path: Path, virtual_time: VirtualTime) -> None:
+    store = SqliteStore(path, clock=virtual_time.clock, durable=False)
+    app = Mainspring(store, clock=virtual_time.clock)
+    app.task(name="work")(lambda: None)
+    claims: list[str] = []
+
+    def note(executed: str) -> None:
+        if executed == statement("lanes_open"):
+            claims.append(executed)
+
+    async with app, app.node():
+        await asyncio.sleep(10)
+        for connection in store._file.writer._idle._idle:
+            connection.set_trace_callback(note)
+        await app.enqueue("work")
+        await asyncio.sleep(10)
+        after_a_job = len(claims)
+        await asyncio.sleep(60)
+
+    assert after_a_job > 0
+    assert len(claims) == after_a_job

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -472,6 +472,65 @@ async def test_a_transaction_on_a_file_that_was_replaced_is_refused(
     async with store.transaction(limit=LIMIT) as tx:
         await tx.execute(INSERT, ["second"])
     assert orders(path) == ["first", "second"]
+
+
+async def test_a_transaction_whose_thread_cannot_start_fails_and_the_next_one_runs(
+    store: SqliteStore, path: Path
+) -> None:
+    before = threading.stack_size(1 << 46)  # more memory than the system has
+    try:
+        with pytest.raises(StoreUnavailable, match="no thread can be started"):
+            async with store.transaction(limit=LIMIT):
+                raise AssertionError("it never began")
+    finally:
+        threading.stack_size(before)
+
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute(INSERT, ["next"])
+    assert orders(path) == ["next"]
+
+
+class FaultyClock(SettableClock):
+    """A clock that raises once in a thread of transactions, at the nth call of one of its methods."""
+
+    fault: str = ""
+    calls_left: int = 0
+
+    def now(self) -> datetime:
+        self._count("now")
+        return super().now()
+
+    def monotonic(self) -> float:
+        self._count("monotonic")
+        return super().monotonic()
+
+    def _count(self, method: str) -> None:
+        if self.fault == method and threading.current_thread() in transactions_at_work():
+            self.calls_left -= 1
+            if self.calls_left == 0:
+                raise ZeroDivisionError
+
+
+@pytest.mark.usefixtures("virtual_time")
+@pytest.mark.parametrize("fault", ["now 1", *(f"monotonic {number}" for number in range(1, 8))])
+async def test_a_transaction_whose_clock_raises_fails_and_the_next_one_runs(fault: str, path: Path) -> None:
+    clock = FaultyClock()
+    store = await Files(path, clock).open()
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+    method, calls = fault.split()
+    clock.calls_left, clock.fault = int(calls), method
+    with pytest.raises(ZeroDivisionError):
+        async with store.transaction(limit=LIMIT) as tx:
+            while True:
+                await tx.execute("SELECT 1")
+    assert clock.calls_left == 0
+
+    async with store.transaction(limit=LIMIT) as tx:
+        await tx.execute(INSERT, ["next"])
+    await store.close()
+    assert orders(path) == ["next"]
+    assert not path.with_name("jobs.db-wal").exists(), "a connection is still open"
 
 
 def test_the_turn_alternates_between_writers_and_transactions() -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from mainspring.stores.records import NewJob
 from mainspring.stores.sqlite import SqliteStore, retry
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.enqueue import enqueue
+from mainspring.stores.sqlite.reader import Reader
 from mainspring.stores.sqlite.session import Session
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import SettableClock
@@ -528,3 +529,47 @@ async def test_a_renewal_does_not_wait_for_a_group_that_is_done_one_by_one(store
     await asyncio.gather(*renewals)
 
     assert order == ["group"] * 3 + ["renewal"] + ["single"] * 3
+
+
+class FaultyClock(SettableClock):
+    """A clock that raises while `is_faulty`."""
+
+    is_faulty = False
+
+    def now(self) -> datetime:
+        if self.is_faulty:
+            raise ZeroDivisionError
+        return super().now()
+
+
+@pytest.mark.usefixtures("virtual_time")
+async def test_a_write_whose_clock_raises_fails_and_the_next_one_is_done(path: Path) -> None:
+    clock = FaultyClock()
+    store = SqliteStore(path, clock=clock, durable=False, patience="1s")
+    await store.open()
+    clock.is_faulty = True
+    with pytest.raises(ZeroDivisionError):
+        await store.acquire("first", "one", timedelta(seconds=1))
+    clock.is_faulty = False
+
+    assert await store.acquire("first", "two", timedelta(seconds=1))
+    await store.close()
+
+
+@pytest.mark.usefixtures("virtual_time")
+async def test_a_read_whose_thread_cannot_start_fails_and_the_next_one_is_done(path: Path) -> None:
+    store = SqliteStore(path, durable=False)
+    await store.open()
+    reader = Reader(store._settings, store._file.reader._file, store._file.lanes)
+    before = threading.stack_size(1 << 46)  # more memory than the system has
+    try:
+        with pytest.raises(StoreUnavailable, match="no thread can be started"):
+            await reader.read(lambda _: 1)
+    finally:
+        threading.stack_size(before)
+
+    assert await reader.read(lambda _: 1) == 1
+    reader.close(interrupt=True)
+    with pytest.raises(StoreClosed):
+        await reader.read(lambda _: 1)
+    await store.close()

@@ -35,12 +35,12 @@ _held: Final[ContextVar[tuple[Held, ...]]] = ContextVar("mainspring_write_locks"
 @contextmanager
 def hold(database: Hashable, holder: Holder) -> Iterator[None]:
     """Refuse other writes to a database from inside of a block, while its transaction is open."""
-    outer = _held.get()
-    _held.set((*outer, Held(database, holder)))
+    own = Held(database, holder)
+    _held.set((*_held.get(), own))
     try:
         yield
-    finally:
-        _held.set(outer)  # not by a token: a block may be left in another context than it was entered in
+    finally:  # not by a token: a block may be left in another context, or before one that was entered earlier
+        _held.set(tuple(one for one in _held.get() if one is not own))
 
 
 def is_held(database: Hashable | None = None) -> bool:

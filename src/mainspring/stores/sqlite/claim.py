@@ -68,13 +68,17 @@ def claim(session: Session, request: ClaimRequest) -> Claimed:
             changed = changed or bool(jobs or shut)
     if changed:
         heads = _heads(session, rooms)
-    due = optional_instant(_next_due(session, heads, rooms))
+    due = readable(optional_instant, _next_due(session, heads, rooms), None)
     return Claimed(deliveries=tuple(deliveries), next_due=due, changes=tuple(changes))
 
 
 def _heads(session: Session, rooms: Rooms) -> dict[Lane, int]:
     """When the first open strand is due, of each lane that the request asks for."""
-    lanes = ((session.lane(number), head_at) for number, head_at in session.rows(_OPEN_LANES))
+    rows = session.rows(_OPEN_LANES)
+    if unreadable := [number for number, head_at in rows if not isinstance(head_at, int)]:
+        strands.make_unreadable_due(session, unreadable)
+        rows = session.rows(_OPEN_LANES)
+    lanes = ((session.lane(number), head_at) for number, head_at in rows)
     return {lane: head_at for lane, head_at in lanes if rooms.admits(lane)}
 
 
@@ -95,7 +99,7 @@ def _give(
     rows = {one.number: one.row for one in picks if one.row is not None}
     if not rows:
         rows = {row[0]: row for row in session.rows(_READ, (str([one.number for one in picks]),))}
-    leases = {number: next_lease(row[_LEASE], request.number) for number, row in rows.items()}
+    leases = {number: next_lease(as_int(row[_LEASE]), request.number) for number, row in rows.items()}
     session.run_many(_TAKE, [(leases[one.number], request.node, session.now, one.number) for one in picks])
     strands.leave(session, {one.strand for one in picks})
     if rooms.touched:
@@ -189,6 +193,8 @@ def _decoded(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] 
         _number, stored_id, state, run_at, attempt, losses, lease, revision, max_attempts, loss_limit, stored_policy,
         payload, enqueued_at, granted, expires_at, timeout, key, parent, stored_facts,
     ) = row  # fmt: skip
+    if not type(losses) is type(max_attempts) is type(loss_limit) is type(granted) is int:
+        raise TypeError("a count is not an integer")
     backoff, retention, of_schedule = policy(stored_policy)
     job = Job(
         id=job_id(stored_id),

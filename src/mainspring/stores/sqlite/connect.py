@@ -64,18 +64,19 @@ def connect(path: Path, *, durable: bool, create: bool = False) -> sqlite3.Conne
 
     It never waits for a lock: the caller tries again, at random intervals.
     """
-    connection = _connect(path, "mode=rwc" if create else "mode=rw")
-    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-    connection.execute(f"PRAGMA fullfsync = {int(durable)}")  # on macOS, where an fsync alone does not reach the disk
-    connection.execute(_WAL_LIMIT)
-    return connection
+    return _connect(
+        path,
+        "mode=rwc" if create else "mode=rw",
+        f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}",
+        f"PRAGMA fullfsync = {int(durable)}",  # on macOS, where an fsync alone does not reach the disk
+        _WAL_LIMIT,
+    )
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a connection that cannot write."""
-    connection = _connect(path, "mode=rw")  # and not "ro", which could neither make nor recover the log's index
-    connection.execute("PRAGMA query_only = 1")
-    return connection
+    # Not "ro", which could neither make nor recover the log's index.
+    return _connect(path, "mode=rw", "PRAGMA query_only = 1")
 
 
 def look_inside(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
@@ -108,7 +109,7 @@ def _look(path: Path, option: str, look: Callable[[sqlite3.Connection], T]) -> T
         return look(connection)
 
 
-def _connect(path: Path, options: str) -> sqlite3.Connection:
+def _connect(path: Path, options: str, *pragmas: str) -> sqlite3.Connection:
     GUARD.check(path)
     connection = sqlite3.connect(
         f"{path.as_uri()}?{options}",
@@ -120,7 +121,8 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         factory=Connection,
     )
     try:
-        connection.execute(_CACHE)
+        for pragma in (_CACHE, *pragmas):
+            connection.execute(pragma)
     except BaseException:
         connection.close()
         raise

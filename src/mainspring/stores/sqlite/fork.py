@@ -24,10 +24,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from mainspring.errors import StoreError
+from mainspring.errors import StoreError, StoreUnavailable
 
 PAUSE_LIMIT_S: Final = 1.0
 """How long a fork waits for connections in use."""
+OPENING_LIMIT_S: Final = 2 * PAUSE_LIMIT_S
+"""How long a new connection waits for a fork."""
 
 _DESCRIPTORS: Final = "/dev/fd"
 _MAX_UNLISTED_DESCRIPTORS: Final = 1024
@@ -69,10 +71,15 @@ class ForkGuard:
             self._pools.add(pool)
 
     def opening(self, connection: "Connection") -> None:
-        """Count a connection, before it is opened; waits for a fork to end."""
+        """Count a connection, before it is opened; waits for a fork to end.
+
+        Not for ever: a fork hook of another library may use a store, in the thread that forks.
+        """
         with self._changed:
-            while self._forks:
-                self._changed.wait()
+            if not self._changed.wait_for(lambda: not self._forks, OPENING_LIMIT_S):
+                raise StoreUnavailable(
+                    "SQLite store", "a fork of this process is under way; do not use a store in a fork hook"
+                )
             self._open.add(connection)
 
     def closed(self, connection: "Connection") -> None:
@@ -86,7 +93,8 @@ class ForkGuard:
             return
         with suppress(OSError):  # missing: opening it raises
             found = path.stat()
-            if (found.st_dev, found.st_ino) in self._inherited:
+            identity = (found.st_dev, found.st_ino)
+            if identity in self._inherited and (self._left_behind or identity in _open_files()):
                 raise StoreError(
                     f"SQLite store {path}",
                     "this process was forked while the file was open in its parent, in a transaction, a long read or a "

@@ -8,6 +8,8 @@ import sqlite3
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from mainspring.core.job import NodeId
 from mainspring.core.names import Name
 from mainspring.stores.records import Claimed, ClaimRequest
@@ -53,14 +55,19 @@ class Nothing:
         if claimed.deliveries:
             self._answers.pop((request.node, request.tasks), None)
         else:
-            self._answers[request.node, request.tasks] = _Answer(request, claimed, rings, at)
+            self._answers[request.node, request.tasks] = _Answer(_question(request), claimed, rings, at)
 
     def still(self, request: ClaimRequest, rings: int, now: datetime) -> Claimed | None:
         """Return the answer that this question had, if nothing can have changed since."""
         last = self._answers.get((request.node, request.tasks))
-        if last is None or last.rings != rings or last.request != request:
+        if last is None or last.rings != rings or last.request != _question(request):
             return None
         if now < last.at:  # the clock was set back, which a breaker that is open has to know
             return None
         due = last.claimed.next_due
         return last.claimed if due is None or due > now else None
+
+
+def _question(request: ClaimRequest) -> ClaimRequest:
+    """Return the request without its number, which is new for each claim and decides nothing about an empty answer."""
+    return replace(request, number=0)

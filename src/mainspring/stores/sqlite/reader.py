@@ -5,9 +5,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from mainspring.errors import StoreClosed
+from mainspring.errors import StoreClosed, StoreUnavailable
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.connect import FileIdentity, connect_reader
 from mainspring.stores.sqlite.fork import IdleConnections
@@ -39,28 +39,36 @@ class Reader:
         self._idle = IdleConnections()
         self._lock = threading.Lock()
         self._in_use: set[sqlite3.Connection] = set()
-        self._asked = 0
+        self._asked: set[Answer[Any]] = set()
         """Reads that have not been answered."""
+        self._is_closed = False
         self._is_interrupted = False
 
     async def read(self, look: Callable[[Session], T]) -> T:
         """Look at the tables as they are at one moment. Safe in any thread with a running loop."""
         answer: Answer[T] = Answer()
+        with self._lock:
+            self._asked.add(answer)
         try:
+            self._threads.submit(self._answer, look, answer)
+        except RuntimeError as error:
             with self._lock:
-                self._threads.submit(self._answer, look, answer)
-                self._asked += 1
-        except RuntimeError:
-            raise self._closed() from None
+                self._asked.discard(answer)  # a thread may still find it, so these are not counted
+            if self._is_closed:
+                raise self._closed() from None
+            raise StoreUnavailable(
+                self._settings.store, f"no thread can be started for a read ({error}); check the system's limits"
+            ) from error
         return await answer.wait("a reader of the SQLite store")
 
     def close(self, *, interrupt: bool = False) -> None:
         """Finish all reads, or fail them with `StoreClosed`. Blocks."""
+        self._is_closed = True
         self._threads.shutdown(wait=False)
         while interrupt:
             with self._lock:
                 self._is_interrupted = True
-                interrupt = self._asked > 0
+                interrupt = bool(self._asked)
                 for connection in self._in_use:
                     connection.interrupt()  # reaches a statement that runs, and not the next one
             if interrupt:
@@ -75,7 +83,7 @@ class Reader:
                 Answer.bring([answer])
         finally:
             with self._lock:
-                self._asked -= 1
+                self._asked.discard(answer)
 
     def _decide(self, look: Callable[[Session], T], answer: Answer[T]) -> None:
         if self._is_interrupted:

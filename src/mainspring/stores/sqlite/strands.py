@@ -18,6 +18,10 @@ _ADD: Final = statement("strand_add")
 _LEAD: Final = statement("strand_lead")
 _REFRESH: Final = statement("strands_refresh")
 _DROP_EMPTY: Final = statement("strands_drop_empty")
+_UNREADABLE: Final = statement("strands_unreadable")
+_MAKE_DUE: Final = statement("jobs_unreadable_due")
+_BEFORE_THE_CALENDAR: Final = -(1 << 61)
+"""A `run_at` that is due and cannot be decoded."""
 
 
 def enter(session: Session, lane: Lane, key: str | None, run_at: int, job: bytes) -> int:
@@ -28,7 +32,7 @@ def enter(session: Session, lane: Lane, key: str | None, run_at: int, job: bytes
         found = session.rows(_ADD, (lane.id, key, run_at, job, full, opens_at))[0]
         return int(found[0])
     strand, head_at, head_id = found
-    if head_at is None or (run_at, job) < (head_at, head_id):
+    if not isinstance(head_at, int) or (run_at, job) < (head_at, head_id):  # None: it is empty
         session.run(_LEAD, (run_at, job, strand))
     return int(strand)
 
@@ -38,3 +42,13 @@ def leave(session: Session, strands: Collection[int]) -> None:
     numbers = [(strand,) for strand in strands]
     session.run_many(_REFRESH, numbers)
     session.run_many(_DROP_EMPTY, numbers)
+
+
+def make_unreadable_due(session: Session, lanes: Collection[int]) -> None:
+    """Make jobs whose `run_at` is not a number due: SQLite orders them after all others, and they would never be claimed.
+
+    They still cannot be decoded, so the next claim fails them.
+    """
+    numbers = [number for lane in lanes for (number,) in session.rows(_UNREADABLE, (lane,))]
+    session.run_many(_MAKE_DUE, [(_BEFORE_THE_CALENDAR, number) for number in numbers])
+    leave(session, numbers)

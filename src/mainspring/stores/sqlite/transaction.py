@@ -8,6 +8,7 @@ import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -67,7 +68,7 @@ class SqliteTransaction:
         self._bells = bells
         self._queue = queue
         self._commands: deque[Command] = deque()
-        self._over: Exception | None = None
+        self._over: BaseException | None = None
         """What to tell whoever comes now; once it is set, the thread takes no more commands."""
         self._deadline = 0.0
         self.changed_connection = False
@@ -110,7 +111,8 @@ class SqliteTransaction:
         try:
             await begun.wait("the write lock of the SQLite store")
         except BaseException:
-            self._put(_leave, ends=True)  # who waited has left, and must not keep the lock once it has come
+            with suppress(Exception):  # it may have ended
+                self._put(_leave, ends=True)  # the caller has left, so the lock must be released once it is taken
             raise
 
     async def commit(self) -> None:
@@ -150,8 +152,18 @@ class SqliteTransaction:
         """Execute its commands until the end; return the answers to deliver after that."""
         connection.set_authorizer(self._authorize)
         connection.set_progress_handler(self._is_late, _STEPS)
-        last = self._obey(Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store))
-        return [command.answer for command in last]
+        return self._obey(Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store))
+
+    def fail(self, error: BaseException) -> list[Answer[Any]]:
+        """Take no more commands; return the answers of those that are queued or being executed, which fail."""
+        self.changed_connection = True
+        with self._queue.changed:
+            self._over = error
+            late = [command.answer for command in self._commands]
+            self._commands.clear()
+        for answer in late:
+            answer.fail(error)
+        return late
 
     def _authorize(self, action: int, *_: str | None) -> int:
         if action in _LASTING:
@@ -161,46 +173,36 @@ class SqliteTransaction:
     def _is_late(self) -> bool:
         return self._settings.clock.monotonic() >= self._deadline
 
-    def _obey(self, session: Session) -> list[Command]:
-        """Do what is asked, until the end; returns the commands that are to be answered then."""
-        while True:
-            command = self._next()
-            if command is None or self._is_late():
-                return self._give_up(TransactionTooLong(self._limit), command)
+    def _obey(self, session: Session) -> list[Answer[Any]]:
+        """Execute commands until the end; return the answers to deliver then.
+
+        A command stays in the queue until its answer is delivered, so that `fail` finds it.
+        """
+        while (command := self._next()) is not None:
             try:
                 command.answer.set(command.step(session))
             except BaseException as error:  # noqa: BLE001 -- the caller gets it
                 if self._is_late():  # and was interrupted for that
-                    return self._give_up(TransactionTooLong(self._limit), command)
+                    break
                 command.answer.fail(error)
             if command.ends:
-                return [command]
+                return [command.answer]
+            self._commands.popleft()
             Answer.bring([command.answer])
             if not session.connection.in_transaction:
-                return self._give_up(StoreError(session.store, "an error has ended the transaction; begin anew"), None)
+                return self.fail(StoreError(session.store, "an error has ended the transaction; begin anew"))
+        return self.fail(TransactionTooLong(self._limit))
 
     def _next(self) -> Command | None:
         """Wait for a command; None when the time is over. The clock may be virtual, then it is asked again."""
         while not self._is_late():
             with self._queue.changed:
                 if self._commands:
-                    return self._commands.popleft()
+                    return self._commands[0]
                 left = max(0.0, self._deadline - self._settings.clock.monotonic())
                 self._queue.changed.wait(min(left, self._queue.next_late()))
             self._queue.fail_late()
         return None
-
-    def _give_up(self, error: Exception, command: Command | None) -> list[Command]:
-        """Take no more commands; those that have come are told why."""
-        late = [] if command is None else [command]
-        self.changed_connection = True
-        with self._queue.changed:
-            self._over = error
-            late += self._commands
-            self._commands.clear()
-        for one in late:
-            one.answer.fail(error)
-        return late
 
     def _commit(self, session: Session) -> None:
         rings = session.ring()

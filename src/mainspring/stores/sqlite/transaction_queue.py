@@ -11,12 +11,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from mainspring.errors import StoreUnavailable
 from mainspring.stores.sqlite.answers import Answer
 from mainspring.stores.sqlite.connect import FileIdentity, connect
 from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.retry import LockWait, persist
 from mainspring.stores.sqlite.settings import Settings
-from mainspring.stores.sqlite.trouble import locked, translated
+from mainspring.stores.sqlite.trouble import is_busy, locked, translated
 from mainspring.stores.sqlite.turn import TURN_WAIT_S, Turn
 
 
@@ -29,6 +30,10 @@ class Served(Protocol):
 
     def serve(self, connection: sqlite3.Connection) -> list[Answer[Any]]:
         """Execute everything between BEGIN and the end; return the answers to deliver after the end."""
+        ...
+
+    def fail(self, error: BaseException) -> list[Answer[Any]]:
+        """End it with an error; return the answers to deliver."""
         ...
 
     @property
@@ -63,17 +68,23 @@ class TransactionQueue:
     def put(self, transaction: Served, begun: Answer[None]) -> None:
         """Queue a transaction."""
         with self.changed:
+            if not self._is_served:
+                self._start_thread()  # it waits for the guard
             self._waiting.append(Waiting(transaction, begun, LockWait(self._settings)))
             self.changed.notify()
-            if self._is_served:
-                return
-            self._is_served = True
-        threading.Thread(target=self._serve, name="mainspring-sqlite-transaction", daemon=True).start()
+
+    def _start_thread(self) -> None:
+        try:
+            threading.Thread(target=self._serve, name="mainspring-sqlite-transaction", daemon=True).start()
+        except RuntimeError as error:
+            raise StoreUnavailable(
+                self._settings.store, f"no thread can be started for a transaction ({error}); check the system's limits"
+            ) from error
+        self._is_served = True
 
     def close(self) -> None:
         """Close the connection now, or after the last queued or open transaction."""
-        with self.changed:
-            self._is_closed = True
+        self._is_closed = True
         self._idle.close()
 
     # In the thread.
@@ -94,8 +105,13 @@ class TransactionQueue:
 
     def _serve(self) -> None:
         while (one := self._next()) is not None:
-            if not one.begun.is_unwanted:  # its caller may have given up meanwhile
-                Answer.bring(self._serve_one(one))
+            try:
+                answers = self._serve_one(one)
+            except BaseException as error:  # noqa: BLE001 -- the callers get it, and the thread serves the next one
+                reason = translated(self._settings.store, error)
+                one.begun.fail(reason)  # has no effect after it was delivered
+                answers = [one.begun, *one.transaction.fail(reason)]
+            Answer.bring(answers)
 
     def _next(self) -> Waiting | None:
         with self.changed:
@@ -107,41 +123,44 @@ class TransactionQueue:
     def _serve_one(self, one: Waiting) -> list[Answer[Any]]:
         while not self._turn.take(min(TURN_WAIT_S, one.wait.left())):
             self.fail_late()
+            if one.begun.is_unwanted:
+                return []
             if one.wait.left() <= 0:
-                one.begun.fail(locked(self._settings.store))
-                return [one.begun]
+                raise locked(self._settings.store)
         try:
-            return self._serve_in_turn(one)
+            return [] if one.begun.is_unwanted else self._serve_in_turn(one)  # its caller may have given up meanwhile
         finally:
             self._turn.give_up()
 
     def _serve_in_turn(self, one: Waiting) -> list[Answer[Any]]:
+        connection = self._begin(one.wait.left())
         try:
-            connection = self._begin(one.wait.left())
-        except BaseException as error:  # noqa: BLE001 -- the caller gets it
-            one.begun.fail(translated(self._settings.store, error))
-            return [one.begun]
-        one.transaction.start_clock()
-        one.begun.set(None)
-        Answer.bring([one.begun])
-        try:
+            one.transaction.start_clock()
+            one.begun.set(None)
+            Answer.bring([one.begun])
             return one.transaction.serve(connection)
         finally:
             self._leave(connection, keep=not one.transaction.changed_connection)
 
     def _begin(self, patience: float) -> sqlite3.Connection:
-        self._file.check(self._settings.store)
-        connection = self._idle.take() or connect(self._settings.path, durable=self._settings.durable)
         wait = LockWait(self._settings)  # not from the start of the queueing, which may have been long
 
         def on_busy() -> None:
             wait.report()
             self.fail_late()
 
+        return persist(self._try_to_begin, patience, on_busy=on_busy)
+
+    def _try_to_begin(self) -> sqlite3.Connection:
+        self._file.check(self._settings.store)
+        connection = self._idle.take() or connect(self._settings.path, durable=self._settings.durable)
         try:
-            persist(lambda: connection.execute("BEGIN IMMEDIATE"), patience, on_busy=on_busy)
-        except BaseException:
-            connection.close()
+            connection.execute("BEGIN IMMEDIATE")
+        except BaseException as error:
+            if is_busy(error):
+                self._put_back(connection)  # a fork during the pause closes it
+            else:
+                connection.close()
             raise
         return connection
 
@@ -154,9 +173,13 @@ class TransactionQueue:
                 connection.execute("ROLLBACK")
         except sqlite3.Error:
             keep = False
-        with self.changed:
-            keep = keep and not self._is_closed
-            if keep:  # under the guard, so that `close` finds it
-                self._idle.put(connection)
-        if not keep:
+        if keep:
+            self._put_back(connection)
+        else:
             connection.close()
+
+    def _put_back(self, connection: sqlite3.Connection) -> None:
+        """Keep a connection for the next transaction. Without the guard: closing it may take long."""
+        self._idle.put(connection)
+        if self._is_closed:
+            self._idle.close()

@@ -306,8 +306,8 @@ class Writer:
 
     def _transact(self, connection: sqlite3.Connection, group: Sequence[Request]) -> None:
         """Do a group in the transaction that is open; raises with nothing kept, and `Spoilt` if it was more than one."""
-        session = Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store)
         try:
+            session = Session(connection, self._settings.now(), Lanes(self._lanes), self._settings.store)
             for merged in _merged(group):
                 self._do(session, merged, alone=len(group) == 1)
             rings = session.ring()
