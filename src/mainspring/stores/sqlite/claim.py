@@ -37,6 +37,7 @@ from mainspring.stores.unreadable import POLICY, as_int, problem, readable
 
 _OPEN_LANES: Final = statement("lanes_open")
 _OPEN_STRANDS: Final = statement("strands_open_by_time")
+_OPEN_STRANDS_AHEAD: Final = statement("strands_open_ahead")
 _NEXT_OPENINGS: Final = statement("strands_next_opening")
 _READ: Final = statement("jobs_claimed")
 _TAKE: Final = statement("jobs_take")
@@ -50,7 +51,8 @@ def claim(session: Session, request: ClaimRequest) -> Claimed:
     nodes.must_live(session, request.node, request.term)
     rooms = Rooms(session, request)
     for gate in rooms.rated_keys:
-        session.run(_OPEN_STRANDS, (gate.name, session.now, session.now + span_micros(gate.longest_wait)))
+        session.run(_OPEN_STRANDS, (gate.name, session.now))
+        session.run(_OPEN_STRANDS_AHEAD, (gate.name, session.now + span_micros(gate.longest_wait)))
     horizon = session.now if request.due_by is None else min(session.now, micros(request.due_by))
     heads = _heads(session, rooms)
     deliveries: list[Delivery] = []
