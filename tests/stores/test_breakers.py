@@ -258,7 +258,7 @@ AS_BEFORE = {
     "claim": ["peek", "take"],
     "claim again": ["grab"],
     "success": ["settle_success"],
-    "snooze": ["settle_read", "settle_living", "attempts_add", "places_vacate", "settle_write"],
+    "snooze": ["settle_hold_free", "settle_read", "settle_living", "attempts_add", "places_vacate", "settle_write"],
 }
 
 
