@@ -103,7 +103,7 @@ def test_however_many_search_what_nodes_read_waits_for_none(
     """Each search may take all of its time."""
     over = threading.Event()
 
-    def slow(*_: object) -> Found:
+    def slow(*_: object, **__: object) -> Found:
         assert over.wait(30)
         return Found(jobs=())
 
@@ -125,7 +125,7 @@ def test_however_many_search_what_nodes_read_waits_for_none(
 def test_reads_of_nodes_do_not_wait_for_lists_of_jobs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
 
-    def slow(*_: object) -> Found:
+    def slow(*_: object, **__: object) -> Found:
         free.wait(30)
         return Found(jobs=())
 
@@ -184,7 +184,7 @@ def test_a_search_that_nobody_waits_for_any_more_is_not_made(
     over = threading.Event()
     made: list[bool] = []
 
-    def slow(*_: object) -> Found:
+    def slow(*_: object, **__: object) -> Found:
         made.append(over.wait(60))
         return Found(jobs=())
 
