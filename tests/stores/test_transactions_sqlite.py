@@ -319,7 +319,7 @@ async def test_a_lock_that_somebody_holds_is_told_as_trouble_that_passes(
     world: World, store: SqliteStore, path: Path
 ) -> None:
     with closing(own_begin(path)), closing(sqlite3.connect(path, timeout=0)) as connection:
-        with pytest.raises(StoreUnavailable, match="holds the write lock"):
+        with pytest.raises(StoreUnavailable, match="the write lock is held"):
             store.enqueue_in_sync(connection, [world.new()])
         assert not connection.in_transaction
 
