@@ -87,7 +87,7 @@ class Looking:
     def at_once(self) -> int:
         """How many jobs are read in one statement. Arguments are compared on the event loop: then only a few."""
         if self.which.argument is not None:
-            return AT_ONCE // SHORTER
+            return max(1, AT_ONCE // SHORTER)
         return AT_ONCE if looks_inside(self.which) else min(AT_ONCE, self.limit - len(self.jobs))
 
     @property
