@@ -197,6 +197,23 @@ def test_a_job_is_suspect_when_the_next_loss_would_be_its_last(losses: int, limi
     assert a_job(losses=losses, loss_limit=limit).is_suspect is suspect
 
 
+@pytest.mark.parametrize(
+    ("fields", "last"),
+    [
+        ({"attempt": 1, "max_attempts": 3}, False),
+        ({"attempt": 2, "max_attempts": 3}, True),
+        ({"attempt": 2, "max_attempts": 3, "granted": 1}, False),
+        ({"losses": 1, "loss_limit": 3}, False),
+        ({"losses": 2, "loss_limit": 3}, True),
+        ({"loss_limit": 1}, True),
+    ],
+)
+def test_a_job_has_its_last_chance_when_a_loss_of_its_next_attempt_would_end_it(
+    fields: dict[str, int], *, last: bool
+) -> None:
+    assert a_job(State.READY, **fields).is_last_chance is last
+
+
 def test_a_host_that_is_not_ready_is_a_snooze_that_says_in_which_way() -> None:
     signal = pickle.loads(pickle.dumps(HostNotReady("5s", "no camera", 2)))
     assert (signal.delay, signal.reason, signal.code) == (timedelta(seconds=5), "no camera", 2)

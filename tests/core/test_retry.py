@@ -15,6 +15,9 @@ from mainspring.core.outcome import (
     Signal,
     Snooze,
     Snoozed,
+    Succeeded,
+    Unreadable,
+    error_of,
     outcome_of,
 )
 from mainspring.core.retry import GREATEST, Retry
@@ -128,3 +131,10 @@ def test_a_group_that_the_policy_names_speaks_for_itself() -> None:
 @pytest.mark.parametrize("signal", [RetryIn("5m", "a"), Snooze("5m", "a"), Fail("a")])
 def test_signals_carry_their_reason(signal: Signal) -> None:
     assert getattr(signal, "reason", None) == "a"
+
+
+def test_an_outcome_has_an_error_if_the_handler_raised_or_the_row_cannot_be_decoded() -> None:
+    assert error_of(Raised(error=ERROR)) == ERROR
+    assert error_of(Unreadable(error=ERROR)) == ERROR
+    assert error_of(Succeeded()) is None
+    assert error_of(None) is None
