@@ -214,6 +214,15 @@ def test_a_job_that_is_kept_for_longer_than_there_are_days_does_not_keep_its_day
     assert rows(verbs, "history_long") == 0
 
 
+def test_a_job_that_is_kept_for_two_weeks_has_a_day_though_none_was_made_for_a_day(verbs: Verbs) -> None:
+    """As where `mainspring migrate` makes the days, once a day: else its day could not be made any more."""
+    verbs.run(partitions.make(at=MORNING))
+    midnight = MORNING.replace(hour=0) + 2 * DAY
+    finish(verbs, midnight + 14 * DAY + HOUR, kept_for=14 * DAY)
+
+    assert (rows(verbs, "history_20300117"), rows(verbs, "history_rest")) == (1, 0)
+
+
 def test_a_day_that_cannot_be_made_is_tried_again_an_hour_later(postgres: Server, verbs: Verbs) -> None:
     now = 0.0
     pace = partitions.Pace(lambda: now)
