@@ -4,6 +4,7 @@ import pytest
 
 from mainspring.errors import NodeGone
 from mainspring.stores.postgres.holdings import Holdings
+from mainspring.stores.postgres.verb import Verb
 from tests.servers.postgres import Server
 from tests.stores.postgres_crowd import crowd, new
 from tests.stores.postgres_wires import on_real_time
@@ -32,6 +33,47 @@ def test_looks_that_succeed_take_a_twentieth_of_the_time() -> None:
     holdings.end_look(3.0, 3.0)
 
     assert looks(holdings, 3, 90)[0] == 63
+
+
+def renewed(holdings: Holdings) -> None:
+    """Renew twice, so that no look at all jobs is due for some time."""
+    holdings.begin_renewal(0.0)
+    holdings.begin_look()
+    holdings.end_look(0.0, 0.0)
+    assert looks(holdings, 1, 4) == []
+
+
+def test_all_jobs_are_looked_up_at_the_first_renewal_after_a_claim_without_an_answer() -> None:
+    holdings = Holdings()
+    renewed(holdings)
+    holdings.doubt()
+
+    assert looks(holdings, 4, 5) == [4]
+
+
+def test_all_jobs_are_looked_up_at_the_first_renewal_after_a_claim_that_was_tried_again() -> None:
+    holdings = Holdings()
+    renewed(holdings)
+    claim = holdings.tried(nothing)
+    claim()
+    assert looks(holdings, 4, 5) == []
+    claim()
+
+    assert looks(holdings, 5, 6) == [5]
+
+
+def nothing() -> Verb[None]:
+    yield from ()
+
+
+def test_a_claim_that_loses_its_answer_during_a_look_at_all_jobs_makes_the_next_one_due() -> None:
+    holdings = Holdings()
+    renewed(holdings)
+    holdings.begin_look()
+    holdings.doubt()
+    holdings.end_look(4.0, 0.0)
+
+    assert looks(holdings, 5, 6) == [5]
 
 
 @on_real_time

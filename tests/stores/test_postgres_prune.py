@@ -10,12 +10,12 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from mainspring.core.job import JobId
-from mainspring.stores.postgres import gates, inspect, locks, migrate, partitions
+from mainspring.core.job import JobId, NodeId
+from mainspring.stores.postgres import gates, inspect, locks, migrate, nodes, partitions
 from mainspring.stores.postgres.drive import drive_sync
 from mainspring.stores.postgres.prune import pruned
 from mainspring.stores.postgres.statements import Statement
-from mainspring.stores.records import JobFilter
+from mainspring.stores.records import JobFilter, NodeRecord, Process
 from tests.servers.postgres import Row, Server
 from tests.stores.postgres_verbs import Verbs, days_of, make_tables
 
@@ -214,6 +214,15 @@ def test_a_job_that_is_kept_for_longer_than_there_are_days_does_not_keep_its_day
     assert rows(verbs, "history_long") == 0
 
 
+def test_a_job_that_is_kept_for_two_weeks_has_a_day_though_none_was_made_for_a_day(verbs: Verbs) -> None:
+    """As where `mainspring migrate` makes the days, once a day: else its day could not be made any more."""
+    verbs.run(partitions.make(at=MORNING))
+    midnight = MORNING.replace(hour=0) + 2 * DAY
+    finish(verbs, midnight + 14 * DAY + HOUR, kept_for=14 * DAY)
+
+    assert (rows(verbs, "history_20300117"), rows(verbs, "history_rest")) == (1, 0)
+
+
 def test_a_day_that_cannot_be_made_is_tried_again_an_hour_later(postgres: Server, verbs: Verbs) -> None:
     now = 0.0
     pace = partitions.Pace(lambda: now)
@@ -278,6 +287,20 @@ def test_a_place_that_was_kept_goes_with_its_job_and_its_key_is_told(with_days: 
         ("mail.send", f"key of {deleted}"),
         ("mail.send", f"key of {hidden}"),
     ]
+
+
+def test_a_claim_of_a_dead_node_that_is_committed_after_it_was_cleared_is_found_within_a_day(verbs: Verbs) -> None:
+    record = NodeRecord(id=NodeId("dead"), process=Process(host="here", pid=1, started="today"), tasks=frozenset())
+    term = verbs.run(nodes.join(MORNING, record))
+    verbs.run(nodes.declare_dead(MORNING, record.id, term))
+    verbs.run(pruned(MORNING + HOUR, ENOUGH))
+    late = enqueue(verbs)
+    verbs.sql("UPDATE mainspring.jobs SET lane = NULL, state = 'running', node = 'dead', lease = 1")
+    assert verbs.run(nodes.orphans(ENOUGH)) == ()
+
+    verbs.run(pruned(MORNING + DAY, ENOUGH))
+
+    assert [claim.job.id for claim in verbs.run(nodes.orphans(ENOUGH))] == [late]
 
 
 def test_the_sweep_over_keys_with_parked_jobs_goes_on_where_it_ended(verbs: Verbs) -> None:

@@ -111,6 +111,8 @@ class Jobs(Protocol):
 
         If another transaction holds a job for long, the end of its attempt is LOCKED after a short wait: nothing is
         written, and it may be settled again. The other ends of the batch do not wait for it.
+        A batch may be written in several transactions. If it raises, some of its changes may be committed; settled again, they
+        are REPEATED.
 
         1. A change is written whole while the job fits it (`Change.fit`), else not at all: STALE or REFUSED.
         2. The end of an attempt is REFUSED, too, if its holder writes it and is not alive, or if another node writes it

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 from mainspring.stores.postgres.statements import Statement, statement
 from mainspring.stores.postgres.verb import Ask, Verb
 
-AHEAD: Final = 14
-"""Days ahead for which there are tables: jobs that are kept for longer go to `history_long`."""
+AHEAD: Final = 16
+"""Days ahead for which there are tables. Jobs that are kept for more than 14 days go to `history_long`; the other two days
+are time to make the next table. A job that finds none goes to `history_rest`, and its day cannot be made any more."""
 
 RETRY_AFTER_S: Final = 3600.0
 """Seconds until a process tries again to make a day that it could not make."""

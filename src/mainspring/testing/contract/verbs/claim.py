@@ -303,6 +303,18 @@ class ClaimContract(Contract):
         assert [claim_count(lease) for lease in leases] == [1, 2, 3, 4]
         assert leases == sorted(leases)
 
+    @obligation("claim", 7)
+    async def test_every_lease_contains_the_number_of_its_request(self, world: World) -> None:
+        """Of several claims in a row, too, which a store may serve in another way than the first."""
+        node = await world.node()
+        await world.enqueue_all(world.new() for _ in range(6))
+        given: list[int] = []
+        for number in (7, 3, 5):
+            request = ClaimRequest(node=node.id, term=node.term, tasks=TASKS, room=2, number=number)
+            given += [claim_number(one.claim) for one in (await world.store.claim(request)).deliveries]
+
+        assert given == [7, 7, 3, 3, 5, 5]
+
     @obligation("claim", 8)
     @obligation(GENERAL, 1)
     async def test_a_node_that_is_not_alive_under_its_term_gets_nothing(self, world: World) -> None:

@@ -173,14 +173,15 @@ class FencingContract(Contract):
     @obligation("settle", 3)
     @every_way
     @pytest.mark.parametrize("outcome", [Succeeded(b"mine"), RAISED, NOW_AGAIN], ids=lambda it: type(it).__name__)
+    @pytest.mark.parametrize("keeps_place", [False, True], ids=["gives its place up", "keeps its place"])
     async def test_nothing_is_settled_under_a_lease_that_was_lost(
-        self, world: World, way: Callable[[World], Awaitable[Fenced]], outcome: Outcome
+        self, world: World, way: Callable[[World], Awaitable[Fenced]], outcome: Outcome, *, keeps_place: bool
     ) -> None:
         fenced = await way(world)
         before = await everything(world, fenced)
         world.clock.advance("1s")
 
-        settled = await world.settle(fenced.claim, outcome, keeps_place=True)
+        settled = await world.settle(fenced.claim, outcome, keeps_place=keeps_place)
 
         assert (settled.verdict, settled.job) == (fenced.verdict, None)
         assert await everything(world, fenced) == before
