@@ -52,7 +52,9 @@ MAX_REQUESTS: Final = 500
     multiple=True,
     help="Where people see it, as https://admin.example.com, if a proxy changes the header Host.",
 )
-@click.option("--show-unknown", is_flag=True, help="Show arguments and results of tasks that the app does not have.")
+@click.option(
+    "--show-unknown", is_flag=True, help="Show values of tasks and outbox handlers that the app does not have."
+)
 @click.option("--title", default="Mainspring", show_default=True, help="What the pages are called.")
 @click.option("--open", "opens", is_flag=True, help="Show it in a browser.")
 def dashboard(

@@ -62,7 +62,8 @@ def api(
     Without `auth` it answers to this machine only. `origins` are other addresses whose pages may look and ask for
     changes, as `https://admin.example.com`; where it is itself need not be said, unless a proxy changes the header Host.
     `redact` are names whose values are not shown, beside those that never are. Arguments and results of tasks that `app`
-    does not have are hidden, unless a rule was stored with the job; `show_unknown` shows them.
+    does not have are hidden, unless a rule was stored with the job, and messages of outboxes whose handler it does not
+    have; `show_unknown` shows them.
     """
     desk = Desk.of("api", app, auth, origins, Hiding(redact, show_unknown))
     inside = Starlette(
@@ -133,9 +134,7 @@ class Desk:
             as_sent = f"{parts.scheme}://{parts.netloc.lower().removesuffix(port or '')}"
             if port is None or not parts.netloc or origin != as_sent:
                 raise DeclarationError(f"origin {origin!r}", "write it as https://admin.example.com")
-        redactor = Redactor(
-            app.registry, hiding.redact, forwarding=app.outbox.forwarding, show_unknown=hiding.show_unknown
-        )
+        redactor = Redactor(app.registry, hiding.redact, handled=app.outbox.handled, show_unknown=hiding.show_unknown)
         return cls(app, auth, frozenset(origins), redactor)
 
     def route(self, route: AnyRoute) -> StarletteRoute:
