@@ -120,3 +120,15 @@ def test_requests_without_credentials_are_one_log_line_for_each_address_and_minu
         "request without valid credentials from 192.0.2.2",
         "request without valid credentials from 192.0.2.1, 4 more since the last such line",
     ]
+
+
+async def test_a_read_without_credentials_is_logged(
+    virtual_time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Mainspring(MemoryStore(clock=virtual_time.clock), clock=virtual_time.clock)
+    async with app, client(dashboard(app, auth=lambda _: None)) as found:
+        for _ in range(3):
+            assert (await found.get(f"{BASE}/jobs/list")).status_code == 401
+    assert [text for one in caplog.records if "credentials" in (text := one.getMessage())] == [
+        "request without valid credentials from 127.0.0.1"
+    ]
