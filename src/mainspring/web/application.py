@@ -149,6 +149,7 @@ class Desk:
         said: object = None
         given: object = None
         problem: Error | None = None
+        is_tried = False
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -162,6 +163,7 @@ class Desk:
             allow(who, route.permission)
             said = await read(route, request)
             began = loop.time()
+            is_tried = True
             given = await self.done(route, who, said, request)
             response = await self.offload(lambda: json_answer(200, plain(self.shown(given))))
         except HTTPException as error:  # of the program's own auth
@@ -169,15 +171,15 @@ class Desk:
             response = json_answer(error.status_code, Answer(problem), dict(error.headers or {}))
         except asyncio.CancelledError:  # the server ends, amid a change that may have been made
             if route.changes:
-                await write_down(self.app, route, Came(who, said, given, CUT_OFF, 499, began), self._refusals)
+                came = Came(who, said, given, CUT_OFF, 499, began, is_tried)
+                await write_down(self.app, route, came, self._refusals)
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is answered in one shape
             status, problem = told(error)
             response = json_answer(status, Answer(problem), error.headers if isinstance(error, Problem) else None)
         if route.changes:
-            await write_down(
-                self.app, route, Came(who, said, given, problem, response.status_code, began), self._refusals
-            )
+            came = Came(who, said, given, problem, response.status_code, began, is_tried)
+            await write_down(self.app, route, came, self._refusals)
         return response
 
     async def done(self, route: AnyRoute, who: Identity, said: Any, request: Request) -> Any:  # noqa: ANN401 - of the route's own types
