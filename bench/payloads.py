@@ -123,6 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="another checkout, measured in turn with this one")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=[kind for kind, _ in CASES.values()], help="one of the cases")
     parser.add_argument("--measure", choices=[kind for kind, _ in CASES.values()], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -133,6 +134,8 @@ def main() -> None:
     seen: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for _ in range(options.rounds):
         for case, (kind, _) in CASES.items():
+            if options.only not in {None, kind}:
+                continue
             for name, checkout in checkouts.items():
                 for one in in_checkout(checkout, kind):
                     seen.setdefault((case, one["address"], name), []).append(one)

@@ -120,6 +120,23 @@ def test_no_password_of_a_url_is_printed(spelling: str, password: str) -> None:
     assert "S3cret" not in shown
 
 
+class Dsn:
+    """A URL object as settings libraries have it, with the password in its repr."""
+
+    def __repr__(self) -> str:
+        return "Dsn('postgresql://app:S3cret@db/jobs')"
+
+
+@pytest.mark.parametrize(
+    "given", [Dsn(), b"postgresql://app:S3cret@db/jobs", Path("postgresql://app:S3cret@db/jobs")], ids=type
+)
+def test_an_object_that_is_no_url_is_named_by_its_type(given: object) -> None:
+    with pytest.raises(DeclarationError, match=f"not a {type(given).__name__}") as raised:
+        Mainspring(given)  # type: ignore[arg-type]  # what the test is about
+
+    assert "S3cret" not in "".join(traceback.format_exception(raised.value))
+
+
 @pytest.mark.parametrize(
     ("url", "name"),
     [
@@ -144,7 +161,7 @@ def test_several_problems_of_a_url_come_at_once() -> None:
 
 
 def test_a_path_is_no_url(tmp_path: Path) -> None:
-    with pytest.raises(DeclarationError, match=r'neither a URL nor a store.*write Mainspring\("sqlite:///'):
+    with pytest.raises(DeclarationError, match=r'not a \w+Path; write Mainspring\("sqlite:////.*/jobs\.db"\)'):
         Mainspring(tmp_path / "jobs.db")  # type: ignore[arg-type]  # what the test is about
 
 

@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -236,6 +237,41 @@ def test_idle_connections_keep_no_probe_out_and_do_not_grow_in_number(tmp_path: 
                 assert await crowd[0][0].read() == b"", "the oldest had to go"
             crowd[-1][1].write(b"healthz HTTP/1.1\r\n\r\n")
             assert (await crowd[-1][0].read()).startswith(b"HTTP/1.1 200"), "the newest was kept"
+            for _, writer in crowd:
+                writer.close()
+
+    asyncio.run(tell())
+
+
+def test_requests_that_wait_for_the_store_keep_no_probe_out_and_do_not_grow_in_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Mainspring(f"sqlite:///{tmp_path / 'jobs.db'}")
+    waiting = 0
+
+    async def hang(_: object) -> NoReturn:
+        nonlocal waiting
+        waiting += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            waiting -= 1
+        raise AssertionError
+
+    async def tell() -> None:
+        async with answered(app) as port:
+            monkeypatch.setattr(type(app.health), "look", hang)
+            crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(AT_ONCE)]
+            for _, writer in crowd:
+                writer.write(get("/readyz")[0])
+            async with asyncio.timeout(4):
+                while waiting < AT_ONCE:
+                    await asyncio.sleep(0)
+                for _ in range(3):
+                    assert (await sent(port, *get("/healthz")))[0] == 200
+                while waiting >= AT_ONCE:
+                    await asyncio.sleep(0)
+            assert [one for one in caplog.records if one.levelname == "ERROR"] == []
             for _, writer in crowd:
                 writer.close()
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import pytest
 from click.testing import CliRunner
 
 from mainspring.cli import main
-from mainspring.cli.dashboard import PORT, TRIES, listen, url, welcome
+from mainspring.cli.dashboard import HALF_REQUEST_S, PORT, TRIES, HalfRequests, listen, url, welcome
 from mainspring.cli.root import Refusal
+from mainspring.web.guesses import MOST as GUESSES
 
 APP = """
 from mainspring import Mainspring
@@ -123,6 +125,68 @@ def test_with_a_password_it_asks_for_it(folder: Path) -> None:
         assert program.stdout.readline() == "Sign in as admin, with the password in $ADMIN_PASSWORD.\n"
         assert ask("GET", address).status_code == 401
         assert ask("GET", address, auth=("admin", PASSWORD)).status_code == 200
+
+
+@pytest.mark.slow
+def test_a_client_does_not_choose_the_address_under_which_its_guesses_are_counted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
+    with running(folder, "--port", "0", "--password-env", "ADMIN_PASSWORD") as (_, address):
+        statuses = [
+            ask("GET", address, auth=("admin", f"wrong {number}"), headers={"x-forwarded-for": f"192.0.2.{number}"})
+            for number in range(GUESSES + 1)
+        ]
+        assert [one.status_code for one in statuses] == [401] * GUESSES + [429]
+
+
+@pytest.mark.slow
+def test_half_requests_keep_no_other_out(folder: Path) -> None:
+    with running(folder, "--port", "0") as (_, printed), ExitStack() as stack:
+        address = printed.partition("login")[0]
+        there = httpx.URL(address)
+        crowd = [stack.enter_context(socket.create_connection((there.host, there.port or 0))) for _ in range(600)]
+        for one in crowd:
+            with suppress(ConnectionError):  # it had to go already
+                one.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
+        crowd[0].settimeout(60)
+        with suppress(ConnectionError):
+            assert crowd[0].recv(1) == b"", "the oldest had to go"
+        assert ask("GET", f"{address}healthz").status_code == 200
+
+
+def test_a_connection_without_a_request_is_closed_after_a_while() -> None:
+    half, used, busy = Half(), Half(Cycle()), Half(Cycle(response_complete=False))
+    connections = HalfRequests()
+    connections.close({half, used, busy}, 0)
+    assert not any(one.is_closed for one in (half, used, busy))
+    used.cycle = Cycle()  # another request was answered meanwhile
+    connections.close({half, used, busy}, HALF_REQUEST_S)
+    assert [one.is_closed for one in (half, used, busy)] == [True, False, False]
+    connections.close({used, busy}, 2 * HALF_REQUEST_S)
+    assert [one.is_closed for one in (used, busy)] == [True, False]
+
+
+@dataclass(eq=False)
+class Cycle:
+    """A request and its response, as uvicorn has them."""
+
+    response_complete: bool = True
+
+
+@dataclass(eq=False)
+class Half:
+    """A connection of uvicorn."""
+
+    cycle: Cycle | None = None
+    is_closed: bool = False
+
+    @property
+    def transport(self) -> "Half":
+        return self
+
+    def abort(self) -> None:
+        self.is_closed = True
 
 
 @pytest.mark.slow

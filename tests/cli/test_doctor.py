@@ -163,6 +163,13 @@ def test_a_folder_that_may_not_be_entered(tmp_path: Path) -> None:
     assert "Permission denied" in found["file"].says
 
 
+def test_a_file_that_every_account_can_read(healthy: Shop) -> None:
+    healthy.path.chmod(0o644)
+    assert examined(healthy, code=0)["file mode"] == "warn: every account of this machine can read the file, mode 644"
+    healthy.path.chmod(0o640)
+    assert "file mode" not in examined(healthy, code=0)
+
+
 def test_a_file_from_the_future(healthy: Shop) -> None:
     ahead = datetime.now(UTC) + timedelta(hours=2)
     os.utime(healthy.path, (ahead.timestamp(), ahead.timestamp()))

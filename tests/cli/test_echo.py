@@ -1,6 +1,7 @@
 """Control characters from the store: commands make them visible instead of sending them to the terminal."""
 
 import asyncio
+import logging
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import mainspring.cli
 from mainspring import Every, Mainspring, Retry
 from mainspring.cli.echo import visible, visible_json
+from mainspring.cli.logs import JsonLines, Lines
 from mainspring.errors import JobFailed
 from tests.cli.conftest import Shop, cli, on_terminal
 
@@ -86,6 +88,14 @@ def test_json_keeps_the_text_and_is_printable(hostile: tuple[Shop, str]) -> None
 def test_errors_are_printed_in_the_same_way(shop: Shop) -> None:
     done = cli("jobs", "list", "--task", HOSTILE, "--url", shop.url)
     assert not CONTROL.search(done.output)
+
+
+def test_log_lines_of_a_worker_are_printable_and_keep_the_text() -> None:
+    record = logging.LogRecord("shop", logging.ERROR, __file__, 1, "failed: %s", (HOSTILE,), None)
+    line, as_json = Lines(with_process=False).format(record), JsonLines().format(record)
+    assert not CONTROL.search(line)
+    assert not CONTROL.search(as_json)
+    assert msgspec.json.decode(as_json)["message"] == f"failed: {HOSTILE}"
 
 
 def test_text_without_control_characters_stays_as_it_is() -> None:

@@ -1,5 +1,6 @@
 """A file as it is found: new, the user's own, older, newer, foreign, out of reach."""
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -115,6 +116,17 @@ async def test_a_new_file_and_its_log_are_readable_by_their_owner_only(path: Pat
         assert modes_beside(path) == {path.name: "0o600", f"{path.name}-shm": "0o600", f"{path.name}-wal": "0o600"}
     finally:
         await store.close()
+
+
+async def test_a_file_that_cannot_be_created_is_an_error_of_the_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("mainspring.stores.sqlite.opened.os.open", full)
+    with pytest.raises(StoreError, match="cannot be created: No space left on device"):
+        await SqliteStore(path).open()
 
 
 async def test_a_file_that_exists_keeps_its_mode(path: Path) -> None:

@@ -17,6 +17,7 @@ from mainspring.testing import VirtualTime
 from mainspring.web import Identity, api
 from mainspring.web.groups import ALL
 from mainspring.web.routes import AnyRoute
+from mainspring.web.shares import REFUSALS
 from tests.web.conftest import BASE, Photos, client, photo_app
 from tests.web.world import Asks, Modest, World, in_world
 
@@ -41,6 +42,19 @@ async def test_a_dry_run_that_hands_a_query_to_the_program_leaves_a_line(app: Ma
         assert photos.said == [("INSERT … RETURNING id", {})]
         (line,) = await entries(app)
         assert (line.who, line.action, line.count, line.outcome) == ("anna", "control.iterate", 25, "dry_run")
+
+
+async def test_a_change_that_failed_leaves_a_line_however_many_were_refused_before(
+    app: Mainspring, photos: Photos
+) -> None:
+    async with app, client(api(app, auth=partial(known, ANNA))) as found:
+        for _ in range(REFUSALS + 5):
+            assert (await found.post(f"{BASE}/queues/pause", json={"nmae": "mail"})).status_code == 422
+        failed = await found.post(f"{BASE}/control/submit", json={"statement": "FAIL"})
+        assert (failed.status_code, failed.json()["error"]["code"]) == (422, "host_failed")
+        assert photos.said == [("FAIL", {})]  # what it has changed before it failed, nobody knows
+        *_, line = await entries(app)
+        assert (line.action, line.outcome) == ("control.submit", "host_failed")
 
 
 @in_world

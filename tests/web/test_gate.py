@@ -41,7 +41,11 @@ async def test_a_name_that_only_leads_here_is_not(ask: Ask, asked: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", ["x-forwarded-for", "forwarded", "x-real-ip", "via", "x-forwarded-host", "x-forwarded-proto"]
+    "header",
+    [
+        *("x-forwarded-for", "forwarded", "x-real-ip", "via", "x-forwarded-host", "x-forwarded-proto"),
+        *("x-client-ip", "x-original-host", "x-envoy-external-address", "true-client-ip", "cf-connecting-ip"),
+    ],
 )
 async def test_who_comes_through_a_proxy_may_be_anyone(ask: Ask, header: str) -> None:
     assert error_of(await ask("control/list", headers={header: "127.0.0.1"}), 403)["code"] == "closed"

@@ -14,12 +14,23 @@ from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from mainspring import Limit, Mainspring, Manual
-from mainspring.client.redact import HIDDEN, HIDDEN_UNKNOWN, NAMES, Redactor, Rule, _beginning, _content, parts
+from mainspring.client.redact import (
+    HIDDEN,
+    HIDDEN_UNHANDLED,
+    HIDDEN_UNKNOWN,
+    NAMES,
+    Redactor,
+    Rule,
+    _beginning,
+    _content,
+    parts,
+)
 from mainspring.core.backoff import Backoff
 from mainspring.core.job import JobId, State
 from mainspring.core.names import Name
 from mainspring.errors import DeclarationError
 from mainspring.ids import new_id
+from mainspring.outbox.message import Message as OutboxMessage
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.outbox import Letter, LetterState
 from mainspring.stores.overview import Argument, Search
@@ -512,9 +523,15 @@ def test_messages_that_become_jobs_are_hidden_as_those_are() -> None:
     async def pay(order: dict[str, str]) -> None: ...
 
     app.outbox("orders").to(pay)
-    redactor = Redactor(app.registry, forwarding=app.outbox.forwarding)
+    app.outbox("published_only")
+
+    @app.outbox("others").handler
+    async def take(message: OutboxMessage[Any]) -> None: ...
+
+    redactor = Redactor(app.registry, handled=app.outbox.handled)
     payload = msgspec.json.encode({"v": 1, "value": {"iban": "DE1"}})
-    for outbox, shown in [("orders", False), ("others", True)]:
+    # Where the handler is not known, the messages may become jobs whose task hides them.
+    for outbox, shown in [("orders", False), ("others", True), ("published_only", False), ("elsewhere", False)]:
         letter = Letter(
             id=1,
             message=replace(MESSAGE, outbox=outbox, payload=payload),
@@ -527,3 +544,6 @@ def test_messages_that_become_jobs_are_hidden_as_those_are() -> None:
     raw = replace(MESSAGE, payload=b"\xff\xfe")
     assert redactor.whole(raw).payload == msgspec.json.encode(HIDDEN)
     assert redactor.whole(replace(raw, outbox="others")).payload == b"\xff\xfe"
+    assert redactor.whole(replace(raw, outbox="elsewhere")).payload == msgspec.json.encode(HIDDEN_UNHANDLED)
+    open_ = Redactor(app.registry, handled=app.outbox.handled, show_unknown=True)
+    assert open_.whole(replace(MESSAGE, outbox="elsewhere", payload=payload)).payload == payload

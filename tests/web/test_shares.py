@@ -95,12 +95,19 @@ def test_refusals_beyond_so_many_a_minute_are_counted() -> None:
     assert refusals.add("vera")
 
 
-async def test_refused_changes_do_not_fill_the_audit_log(virtual_time: VirtualTime) -> None:
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [("queues/pause", {"name": "mail"}), ("jobs/bulk", {"action": "retry", "which": {}})],
+    ids=["one", "many"],
+)
+async def test_refused_changes_do_not_fill_the_audit_log(
+    virtual_time: VirtualTime, action: str, said: dict[str, object]
+) -> None:
     store: Store = MemoryStore(clock=virtual_time.clock)
     app = Mainspring(store, clock=virtual_time.clock)
     async with app, client(dashboard(app, auth=lambda _: VIEWER)) as found:
         for _ in range(REFUSALS + 10):
-            assert (await found.post(f"{BASE}/queues/pause", json={"name": "mail"})).status_code == 403
+            assert (await found.post(f"{BASE}/{action}", json=said)).status_code == 403
         assert isinstance(store, Overview)
         assert len((await store.audit(EntryFilter(), limit=1000)).entries) == REFUSALS
 
@@ -119,4 +126,16 @@ def test_requests_without_credentials_are_one_log_line_for_each_address_and_minu
         "request without valid credentials from 192.0.2.1",
         "request without valid credentials from 192.0.2.2",
         "request without valid credentials from 192.0.2.1, 4 more since the last such line",
+    ]
+
+
+async def test_a_read_without_credentials_is_logged(
+    virtual_time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Mainspring(MemoryStore(clock=virtual_time.clock), clock=virtual_time.clock)
+    async with app, client(dashboard(app, auth=lambda _: None)) as found:
+        for _ in range(3):
+            assert (await found.get(f"{BASE}/jobs/list")).status_code == 401
+    assert [text for one in caplog.records if "credentials" in (text := one.getMessage())] == [
+        "request without valid credentials from 127.0.0.1"
     ]

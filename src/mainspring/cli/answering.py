@@ -29,7 +29,8 @@ PATIENCE: Final = 5.0
 LONGEST: Final = 16_384
 """Bytes of a request with its headers."""
 AT_ONCE: Final = 50
-"""Connections at a time. Another one closes the oldest without a request, so that idle connections do not block probes."""
+"""Connections at a time. Another one closes the oldest without a request, or else the oldest, so that neither idle
+connections nor requests that wait for the store keep probes out."""
 
 
 class Address(NamedTuple):
@@ -77,30 +78,31 @@ class Said(NamedTuple):
 @asynccontextmanager
 async def answering(address: Address, app: Mainspring, node: Node) -> AsyncIterator[int]:
     """Answer for a node while the block runs; yields the port, which is another than the one given if that is 0."""
-    clients: set[asyncio.Task[None]] = set()
-    reading: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the oldest first
+    clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the oldest first
+    reading: dict[asyncio.Task[None], None] = {}  # those without a request yet, in the same order
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         me = asyncio.current_task()
-        if len(clients) >= AT_ONCE and reading:
-            oldest = next(iter(reading))
-            clients.discard(oldest)
-            reading.pop(oldest).transport.abort()
-        if me is None or len(clients) >= AT_ONCE:
-            writer.close()
-            return
-        clients.add(me)
-        reading[me] = writer
+        assert me is not None  # noqa: S101 - asyncio runs it as a task
+        if len(clients) >= AT_ONCE:
+            oldest = next(iter(reading or clients))
+            reading.pop(oldest, None)
+            clients.pop(oldest).transport.abort()
+            oldest.cancel()
+        clients[me] = writer
+        reading[me] = None
         try:
             async with asyncio.timeout(PATIENCE):
                 request = await reader.readuntil(b"\r\n\r\n")
                 reading.pop(me, None)
                 await _answer(request, writer, app, node)
+        except asyncio.CancelledError:
+            log.debug("a request for the health of the node gave way")  # Python 3.11 logs a cancelled task as an error
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             log.debug("a request for the health of the node was not read to its end")
         finally:
             reading.pop(me, None)
-            clients.discard(me)
+            clients.pop(me, None)
             writer.close()
 
     try:

@@ -7,13 +7,14 @@ import os
 import socket
 import sys
 import threading
+import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -36,7 +37,11 @@ TRIES: Final = 20
 GRACE: Final = 3
 """Seconds for requests to end."""
 MAX_REQUESTS: Final = 500
-"""At a time, streams included; more are answered with 503, before the process is out of file descriptors."""
+"""At a time, streams included; more are answered with 503."""
+MAX_HALF_REQUESTS: Final = 200
+"""Connections without a whole request; the oldest above this are closed, before the process is out of file descriptors."""
+HALF_REQUEST_S: Final = 15.0
+"""Seconds for a request to come in; uvicorn itself waits without end."""
 
 
 @click.command()
@@ -52,7 +57,9 @@ MAX_REQUESTS: Final = 500
     multiple=True,
     help="Where people see it, as https://admin.example.com, if a proxy changes the header Host.",
 )
-@click.option("--show-unknown", is_flag=True, help="Show arguments and results of tasks that the app does not have.")
+@click.option(
+    "--show-unknown", is_flag=True, help="Show values of tasks and outbox handlers that the app does not have."
+)
 @click.option("--title", default="Mainspring", show_default=True, help="What the pages are called.")
 @click.option("--open", "opens", is_flag=True, help="Show it in a browser.")
 def dashboard(
@@ -175,12 +182,39 @@ def url(host: str, port: int) -> str:
     return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
 
 
+class HalfRequests:
+    """Connections of uvicorn that have sent no whole request since the last one, by when they were first seen so."""
+
+    def __init__(self) -> None:
+        self._since: dict[Any, tuple[object, float]] = {}
+
+    def close(self, connections: Iterable[Any], now: float) -> None:
+        """Close those that take too long, and the oldest where there are too many."""
+        idle = {one: one.cycle for one in connections if _is_idle(one)}
+        seen = {one: self._since.get(one, (None, now)) for one in idle}
+        self._since = {one: (idle[one], at if cycle is idle[one] else now) for one, (cycle, at) in seen.items()}
+        oldest = sorted(self._since, key=lambda one: self._since[one][1])
+        for position, one in enumerate(oldest, 1):
+            if position <= len(oldest) - MAX_HALF_REQUESTS or now - self._since[one][1] >= HALF_REQUEST_S:
+                one.transport.abort()
+
+
+def _is_idle(connection: Any) -> bool:  # noqa: ANN401 - a protocol of uvicorn, which has several
+    return hasattr(connection, "cycle") and (connection.cycle is None or connection.cycle.response_complete)
+
+
 def serve(board: "Dashboard", listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM. Streams end at once then; else the server would wait for browsers to go."""
     import uvicorn  # noqa: PLC0415 - as above
 
+    half_requests = HalfRequests()
+
     class Server(uvicorn.Server):
-        """Tells the dashboard when it is to end."""
+        """Tells the dashboard when it is to end, and closes connections that send no request."""
+
+        async def on_tick(self, counter: int) -> bool:
+            half_requests.close(self.server_state.connections, time.monotonic())
+            return await super().on_tick(counter)
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's own signature
             board.end()

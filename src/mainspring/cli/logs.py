@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from mainspring.cli.echo import visible
+from mainspring.cli.echo import visible, visible_json
 from mainspring.runtime.call import current_call
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -58,4 +58,5 @@ class JsonLines(logging.Formatter):
             "task": record.__dict__.get("task"),
             "traceback": self.formatException(record.exc_info) if record.exc_info else None,
         }
-        return msgspec.json.encode({key: value for key, value in line.items() if value is not None}).decode()
+        encoded = msgspec.json.encode({key: value for key, value in line.items() if value is not None})
+        return visible_json(encoded.decode())

@@ -294,8 +294,12 @@ class Outboxes:
 
     def forwarding(self) -> dict[str, Definition]:
         """Name the outboxes whose messages become jobs, and the task of each."""
+        return {name: task for name, task in self.handled().items() if task is not None}
+
+    def handled(self) -> dict[str, Definition | None]:
+        """Return the outboxes that have a handler in this program, with the task if their messages become jobs."""
         handlers = {name: one.handler.function for name, one in self._definitions.items() if one.handler}
-        return {name: one.task.definition for name, one in handlers.items() if isinstance(one, _Forwarder)}
+        return {name: one.task.definition if isinstance(one, _Forwarder) else None for name, one in handlers.items()}
 
     def part(self, seat: Seat) -> Part:
         """Make what delivers them on a node."""

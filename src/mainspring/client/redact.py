@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 HIDDEN: Final = "\N{BULLET}" * 3
 HIDDEN_UNKNOWN: Final = f"{HIDDEN} the task is not known here"
+HIDDEN_UNHANDLED: Final = f"{HIDDEN} the handler is not known here"
 NAMES: Final = (
     "password",
     "passwords",
@@ -181,7 +182,7 @@ class Redactor:
         registry: Registry | None = None,
         names: Iterable[str] = (),
         *,
-        forwarding: Callable[[], Mapping[str, Definition]] = dict,
+        handled: Callable[[], Mapping[str, Definition | None]] = dict,
         show_unknown: bool = False,
     ) -> None:
         given = (names,) if isinstance(names, str) else tuple(names)
@@ -189,8 +190,8 @@ class Redactor:
         DeclarationError.unless("redact", [(not wrong, f"names of arguments, as in redact=['iban'], not {wrong}")])
         self._registry: Final = registry or Registry()
         self._everywhere: Final = Rule(_joined((*NAMES, *given)))
-        self._forwarding: Final = forwarding
-        """Outboxes that make jobs of their messages, and of which task."""
+        self._handled: Final = handled
+        """Outboxes with a handler in this program, with the task if their messages become jobs."""
         self._show_unknown: Final = show_unknown
 
     # Records.
@@ -257,8 +258,12 @@ class Redactor:
         )
 
     def _message(self, message: Message, budget: Budget) -> Message:
-        task = self._forwarding().get(message.outbox)
-        rule = self._everywhere if task is None else self._of(task.redact)
+        handled = self._handled()
+        task = handled.get(message.outbox)
+        if message.outbox not in handled and not self._show_unknown:  # elsewhere they may become jobs that are hidden
+            rule = Rule(frozenset(), everything=True, mark=HIDDEN_UNHANDLED)
+        else:
+            rule = self._everywhere if task is None else self._of(task.redact)
         return replace(message, payload=_within(budget, rule, message.payload, "value"))
 
     def _key(self, rule: Rule, task: Name, key: str | None) -> str | None:

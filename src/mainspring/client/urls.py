@@ -68,8 +68,10 @@ def source_of(given: str | Store | None) -> Source:
 def _checked(given: Store) -> Store:
     if all(callable(getattr(given, verb, None)) for verb in ("open", "enqueue", "claim", "settle")):
         return given
-    advice = f'write Mainspring("sqlite:///{given}")' if isinstance(given, os.PathLike) else _SUPPORTED
-    raise DeclarationError("store URL", f"neither a URL nor a store: {given!r}; {advice}")
+    is_path = isinstance(given, os.PathLike) and _is_plain(str(given))
+    advice = f'write Mainspring("sqlite:///{given}")' if is_path else f"pass a URL as text; {_SUPPORTED}"
+    # Named by its type only: the repr of a URL object has the password in it.
+    raise DeclarationError("store URL", f"must be a URL or a store, not a {type(given).__name__}; {advice}")
 
 
 def _read(url: str, subject: str) -> Source:

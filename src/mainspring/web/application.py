@@ -62,7 +62,8 @@ def api(
     Without `auth` it answers to this machine only. `origins` are other addresses whose pages may look and ask for
     changes, as `https://admin.example.com`; where it is itself need not be said, unless a proxy changes the header Host.
     `redact` are names whose values are not shown, beside those that never are. Arguments and results of tasks that `app`
-    does not have are hidden, unless a rule was stored with the job; `show_unknown` shows them.
+    does not have are hidden, unless a rule was stored with the job, and messages of outboxes whose handler it does not
+    have; `show_unknown` shows them.
     """
     desk = Desk.of("api", app, auth, origins, Hiding(redact, show_unknown))
     inside = Starlette(
@@ -133,9 +134,7 @@ class Desk:
             as_sent = f"{parts.scheme}://{parts.netloc.lower().removesuffix(port or '')}"
             if port is None or not parts.netloc or origin != as_sent:
                 raise DeclarationError(f"origin {origin!r}", "write it as https://admin.example.com")
-        redactor = Redactor(
-            app.registry, hiding.redact, forwarding=app.outbox.forwarding, show_unknown=hiding.show_unknown
-        )
+        redactor = Redactor(app.registry, hiding.redact, handled=app.outbox.handled, show_unknown=hiding.show_unknown)
         return cls(app, auth, frozenset(origins), redactor)
 
     def route(self, route: AnyRoute) -> StarletteRoute:
@@ -150,6 +149,7 @@ class Desk:
         said: object = None
         given: object = None
         problem: Error | None = None
+        is_tried = False
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -163,6 +163,7 @@ class Desk:
             allow(who, route.permission)
             said = await read(route, request)
             began = loop.time()
+            is_tried = True
             given = await self.done(route, who, said, request)
             response = await self.offload(lambda: json_answer(200, plain(self.shown(given))))
         except HTTPException as error:  # of the program's own auth
@@ -170,15 +171,15 @@ class Desk:
             response = json_answer(error.status_code, Answer(problem), dict(error.headers or {}))
         except asyncio.CancelledError:  # the server ends, amid a change that may have been made
             if route.changes:
-                await write_down(self.app, route, Came(who, said, given, CUT_OFF, 499, began), self._refusals)
+                came = Came(who, said, given, CUT_OFF, 499, began, is_tried)
+                await write_down(self.app, route, came, self._refusals)
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is answered in one shape
             status, problem = told(error)
             response = json_answer(status, Answer(problem), error.headers if isinstance(error, Problem) else None)
         if route.changes:
-            await write_down(
-                self.app, route, Came(who, said, given, problem, response.status_code, began), self._refusals
-            )
+            came = Came(who, said, given, problem, response.status_code, began, is_tried)
+            await write_down(self.app, route, came, self._refusals)
         return response
 
     async def done(self, route: AnyRoute, who: Identity, said: Any, request: Request) -> Any:  # noqa: ANN401 - of the route's own types

@@ -33,6 +33,15 @@ class Came(NamedTuple):
     status: int
     began: float
     """By the clock of the event loop: when it was begun, before anything was changed."""
+    is_tried: bool
+    """Whether the handler was called, or the check that it begins with."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing can have been changed: a handler that failed may have done a part of its work."""
+        if self.problem is None or self.problem is CUT_OFF or self.status >= 500:
+            return False
+        return not self.is_tried or self.problem.code == "not_allowed"
 
 
 async def write_down(app: Mainspring, route: AnyRoute, came: Came, refusals: Refusals) -> None:
@@ -55,8 +64,7 @@ async def write_down(app: Mainspring, route: AnyRoute, came: Came, refusals: Ref
     for who, number in refusals.over():
         folded = entry_of(who, "refused", "above the rate limit", count=number, outcome="refused")
         await keep(app._connection.store, folded, came.began)  # noqa: SLF001 - as below
-    is_refused = came.problem is not None and came.problem is not CUT_OFF and came.status < 500
-    if came.who is not None and not (is_refused and not refusals.add(entry.who)):
+    if came.who is not None and not (came.is_refused and not refusals.add(entry.who)):
         await keep(app._connection.store, entry, came.began)  # noqa: SLF001 - as in `Asked.store`
 
 

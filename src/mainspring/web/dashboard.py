@@ -76,7 +76,8 @@ def dashboard(
     Without `auth` it answers to this machine only. `origins` are other addresses whose pages may look and ask for
     changes, as `https://admin.example.com`; behind a proxy that changes the header Host, the address that people see is
     one of them. `redact` names arguments that are not shown, beside those that sound like secrets. Arguments and results of
-    tasks that `app` does not have are hidden, unless a rule was stored with the job; `show_unknown` shows them.
+    tasks that `app` does not have are hidden, unless a rule was stored with the job, and messages of outboxes whose handler
+    it does not have; `show_unknown` shows them.
     """
     return Dashboard(Desk.of("dashboard", app, auth, origins, Hiding(redact, show_unknown)), title=title)
 

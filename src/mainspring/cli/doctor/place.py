@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -68,6 +69,7 @@ def _file(path: Path) -> Iterator[Finding]:
     else:
         yield ok("file", f"{path}, {size(path.stat().st_size)}")
         yield written(path, datetime.now(UTC))
+        yield from open_to_all(path)
     if not may(path.parent, os.W_OK | os.X_OK):
         yield fail("folder", f"this user cannot write in {path.parent}", "SQLite keeps its log beside the file")
     else:
@@ -77,6 +79,14 @@ def _file(path: Path) -> Iterator[Finding]:
 def may(path: Path, mode: int) -> bool:
     """Say whether this user may do something with a file or folder."""
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def open_to_all(path: Path) -> Iterator[Finding]:
+    """Warn of a file that every account of the machine can read, with all arguments and results in it."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if os.name == "posix" and mode & stat.S_IROTH:
+        says = f"every account of this machine can read the file, mode {mode:o}"
+        yield warn("file mode", says, f"run chmod o-rwx on {path} and on the files beside it")
 
 
 def written(path: Path, now: datetime) -> Finding:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mainspring.cli.doctor.finding import Finding, fail, ok, warn
-from mainspring.cli.doctor.place import MOUNTS, SHARED, disk, kind_of, may, written
+from mainspring.cli.doctor.place import MOUNTS, SHARED, disk, kind_of, may, open_to_all, written
 from mainspring.cli.sidecar import advice, says
 from mainspring.client.words import count, size
 from mainspring.errors import StoreError
@@ -33,6 +33,8 @@ async def examined(store: SidecarStore) -> AsyncIterator[Finding]:
     real = store.path.resolve()
     yield ok(DOCUMENT, f"{store.path}, {size(real.stat().st_size)}, version {VERSION}")
     yield written(real, datetime.now(UTC))
+    for finding in open_to_all(real):
+        yield finding
     for finding in _place(real):
         yield finding
 

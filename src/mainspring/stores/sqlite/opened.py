@@ -82,7 +82,10 @@ def _prepare(settings: Settings) -> None:
     found = _persist(settings, lambda: _look(settings.path))
     if found is not None:
         migrate.check(settings.store, found)
-    _create(settings.path)
+    try:
+        _create(settings.path)
+    except OSError as error:
+        raise StoreError(settings.store, f"the file cannot be created: {error.strerror}") from error
     _persist(settings, lambda: _migrate(settings))
 
 
