@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -473,6 +474,7 @@ async def test_a_body_that_does_not_stop(world: World) -> None:
         (idle,) = await world.app.overview.nodes()
 
     assert (busy.view.running, busy.busy, idle.busy) == (0, 1, 0)
+    assert [msgspec.structs.replace(busy, standing=ended).busy for ended in ("gone", "dead")] == [0, 0]
     assert [one.says for one in in_doctor if one.code == "body_left"] == [found["body_left"].says]
     assert (
         found["body_left"].says == f"1 body did not stop when told to, and still runs: stubborn on {node.id} ({job.id})"

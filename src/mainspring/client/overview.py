@@ -64,7 +64,8 @@ class NodeLook(Struct, frozen=True, kw_only=True):
     @property
     def busy(self) -> int:
         """Places that are taken: by jobs that run, and by bodies that did not stop when their attempts ended."""
-        left = sum(job.is_abandoned for job in self.report.running) if self.report else 0
+        has_process = self.standing in {"alive", "silent"}  # the last report of another one is out of date
+        left = sum(job.is_abandoned for job in self.report.running) if self.report and has_process else 0
         return self.view.running + left
 
 
