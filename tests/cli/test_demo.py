@@ -154,7 +154,7 @@ def test_without_the_dashboard_there_is_the_story_alone(tmp_path: Path, command:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "http://" not in done.stdout
-    assert done.stdout.count("pip install 'mainspring[dashboard]'") == hints
+    assert done.stdout.count("install Mainspring with the extra 'dashboard'") == hints
     tasks = {job["task"] for job in lines(done.stdout.split("--url ")[1].strip(), "jobs", "list", "--limit", "1000")}
     assert tasks <= set(FATES)
 

@@ -259,7 +259,7 @@ def test_what_cannot_be_is_said(filled: Shop) -> None:
     done = cli("top", "shop:app", "--url", filled.url, "--once")
     assert done.exit_code == 2
     written, ended = on_terminal("top", "--url", filled.url, code=WITHOUT_RICH)
-    assert (ended, "mainspring[rich]" in written) == (2, True)
+    assert (ended, "install Mainspring with the extra 'rich'" in written) == (2, True)
     done = cli("top", "--url", "sqlite:///nowhere.db", "--once")
     assert (done.exit_code, "no such file" in done.output) == (3, True)
 
