@@ -179,7 +179,7 @@ class Mainspring:
         return self._tasks[self.registry.find(Name.parse(name)).name]
 
     async def enqueue(self, name: str, /, *args: object, **kwargs: object) -> JobHandle[Any]:
-        """Enqueue a job of a task that is known by its name only."""
+        """Enqueue a job of the task that this app has under that name or alias; raise `UnknownTask` if there is none."""
         return await self.find(name).enqueue(*args, **kwargs)
 
     def enqueue_sync(self, name: str, /, *args: object, **kwargs: object) -> JobHandle[Any]:
