@@ -66,6 +66,9 @@ if TYPE_CHECKING:
     from mainspring.runtime.middleware import Middleware
     from mainspring.runtime.node import Node
 
+MAX_UNKNOWN_LOGGED: Final = 20
+"""Unknown tasks that lists of one app warn of. Names may come from users."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=Task[..., Any])
@@ -240,7 +243,7 @@ class Mainspring:
         from mainspring.client.unknown import unknown_in  # noqa: PLC0415 - only where nothing was found
         from mainspring.stores.overview import Search  # noqa: PLC0415 - likewise
 
-        if task in self._asked_in_vain or task in self.registry.names:
+        if task in self._asked_in_vain or task in self.registry.names or len(self._asked_in_vain) >= MAX_UNKNOWN_LOGGED:
             return
         if unknown := await unknown_in(Search(task=task), store, self.registry):
             self._asked_in_vain.add(task)
