@@ -4,7 +4,7 @@ A request writes its order and publishes two messages in one transaction: all th
 is counted in the stock, exactly once, by a handler that works in a transaction of its own. The other becomes a job that
 sends a mail.
 
-    pip install 'mainspring[postgres]' fastapi uvicorn sqlalchemy 'psycopg[binary]'
+    pip install '/path/to/this/checkout[postgres]' fastapi uvicorn sqlalchemy 'psycopg[binary]'
     python examples/order_service.py [URL] [PORT]
 
 URL is sqlite:///shop.db if you say nothing; with postgresql://user@host/database it works the same. Then try:

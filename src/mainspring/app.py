@@ -66,6 +66,9 @@ if TYPE_CHECKING:
     from mainspring.runtime.middleware import Middleware
     from mainspring.runtime.node import Node
 
+MAX_UNKNOWN_LOGGED: Final = 20
+"""Unknown tasks that lists of one app warn of. Names may come from users."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=Task[..., Any])
@@ -179,7 +182,7 @@ class Mainspring:
         return self._tasks[self.registry.find(Name.parse(name)).name]
 
     async def enqueue(self, name: str, /, *args: object, **kwargs: object) -> JobHandle[Any]:
-        """Enqueue a job of a task that is known by its name only."""
+        """Enqueue a job of the task that this app has under that name or alias; raise `UnknownTask` if there is none."""
         return await self.find(name).enqueue(*args, **kwargs)
 
     def enqueue_sync(self, name: str, /, *args: object, **kwargs: object) -> JobHandle[Any]:
@@ -240,7 +243,7 @@ class Mainspring:
         from mainspring.client.unknown import unknown_in  # noqa: PLC0415 - only where nothing was found
         from mainspring.stores.overview import Search  # noqa: PLC0415 - likewise
 
-        if task in self._asked_in_vain or task in self.registry.names:
+        if task in self._asked_in_vain or task in self.registry.names or len(self._asked_in_vain) >= MAX_UNKNOWN_LOGGED:
             return
         if unknown := await unknown_in(Search(task=task), store, self.registry):
             self._asked_in_vain.add(task)

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from mainspring import Context, Limit, Mainspring, Retention, Retry, Unique
+from mainspring.app import MAX_UNKNOWN_LOGGED
 from mainspring.client.calls import CHUNK
 from mainspring.core.job import JobId, State
 from mainspring.core.names import Name
@@ -512,6 +513,15 @@ async def test_a_list_by_a_task_that_is_not_known_warns_once_with_the_nearest(
             assert (await app.jobs(task="shop.resise")).jobs == ()
         assert (await app.jobs(task="shop.resize")).jobs == ()
     assert caplog.text.count("jobs: no task is named 'shop.resise'; did you mean 'shop.resize'?") == 1
+
+
+async def test_lists_by_tasks_that_are_not_known_do_not_fill_the_log(
+    app: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with app:
+        for number in range(2 * MAX_UNKNOWN_LOGGED):
+            assert (await app.jobs(task=f"shop.task_{number}")).jobs == ()
+    assert caplog.text.count("jobs: no task is named") == MAX_UNKNOWN_LOGGED
 
 
 async def test_a_job_can_be_held_by_its_id(app: Mainspring, hand: Hand) -> None:

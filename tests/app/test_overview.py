@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from mainspring.cli.doctor.life import ONE_PROCESS, life
 from mainspring.client.health.finding import Finding, Level
 from mainspring.client.health.warnings import PATIENCE
 from mainspring.client.look import Look, look
-from mainspring.client.overview import LONGEST
+from mainspring.client.overview import LONGEST, NodeLook
 from mainspring.client.searching import read_argument, read_instant, search_of
 from mainspring.client.spans import Span, Spans
 from mainspring.core.job import NodeId, State
@@ -25,7 +26,7 @@ from mainspring.runtime.report import Report, ServiceState
 from mainspring.runtime.report import written as report_written
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.overview import NewEntry, QueueRule, Tally
-from mainspring.stores.records import NodeRecord, Process
+from mainspring.stores.records import NodeRecord, NodeView, Process
 from mainspring.supervise import Backoff
 from mainspring.testing import VirtualTime
 from mainspring.testing.faults import FaultyStore
@@ -452,6 +453,12 @@ async def test_a_census_that_is_old(world: World) -> None:
     assert "6 min" in found["census_stale"].says
 
 
+def test_jobs_that_were_claimed_ahead_take_no_places() -> None:
+    node = NodeRecord(id=NodeId("n"), process=ELSEWHERE, tasks=frozenset(), concurrency=5)
+    view = NodeView(node=node, term=1, counter=1, alive=True, joined_at=START, renewed_at=START, running=14)
+    assert NodeLook(view=view, standing="alive").busy == 5
+
+
 async def test_a_body_that_does_not_stop(world: World) -> None:
     @world.app.task(name="stubborn")
     async def stubborn() -> None:
@@ -473,6 +480,7 @@ async def test_a_body_that_does_not_stop(world: World) -> None:
         (idle,) = await world.app.overview.nodes()
 
     assert (busy.view.running, busy.busy, idle.busy) == (0, 1, 0)
+    assert [msgspec.structs.replace(busy, standing=ended).busy for ended in ("gone", "dead")] == [0, 0]
     assert [one.says for one in in_doctor if one.code == "body_left"] == [found["body_left"].says]
     assert (
         found["body_left"].says == f"1 body did not stop when told to, and still runs: stubborn on {node.id} ({job.id})"

@@ -264,7 +264,7 @@ def test_without_the_extra_it_is_said_what_to_install(folder: Path) -> None:
         program = f"import sys; sys.modules['{missing}'] = None; from mainspring.cli import main; main(['dashboard', 'shown:app'])"
         done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 1
-        assert f"{missing} is missing: pip install 'mainspring[dashboard]'" in done.stderr
+        assert f"{missing} is missing: install Mainspring with the extra 'dashboard'" in done.stderr
 
 
 def test_a_port_that_is_taken_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,9 +21,10 @@ from mainspring.cli.demo.story import Story
 from mainspring.cli.demo.view import table
 from mainspring.core.backoff import Backoff
 from mainspring.core.job import Cause, Job, JobId, NodeId, State
+from mainspring.core.machine import Event
 from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError
-from mainspring.stores.records import JobView, NodeRecord, NodeView, Process, Progress
+from mainspring.stores.records import AttemptView, JobView, NodeRecord, NodeView, Process, Progress
 from tests.cli.conftest import WITHOUT_RICH, cli, environment, on_terminal, until
 
 MAINSPRING = [sys.executable, "-W", "error", "-m", "mainspring"]
@@ -154,7 +155,7 @@ def test_without_the_dashboard_there_is_the_story_alone(tmp_path: Path, command:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "http://" not in done.stdout
-    assert done.stdout.count("pip install 'mainspring[dashboard]'") == hints
+    assert done.stdout.count("install Mainspring with the extra 'dashboard'") == hints
     tasks = {job["task"] for job in lines(done.stdout.split("--url ")[1].strip(), "jobs", "list", "--limit", "1000")}
     assert tasks <= set(FATES)
 
@@ -310,3 +311,19 @@ def test_a_job_that_is_missing_in_the_end_would_be_told() -> None:
     story = Story(enqueued=frozenset({there, missing}), jobs=[view(job(state=State.SUCCEEDED))], attempts={there: ()})
     assert not story.nothing_lost
     assert list(story.sentences()) == ["2 jobs enqueued, 1 ended: 1 succeeded. The books do not balance!"]
+
+
+@pytest.mark.parametrize(("well", "words"), [(0, "0 have"), (1, "1 has"), (2, "2 have")])
+def test_one_job_has_and_several_have_ended(well: int, words: str) -> None:
+    ids = [JobId(UUID(int=number)) for number in range(6)]
+    tasks = ["film"] * 3 + ["flaky"] * 3
+    states = ([State.SUCCEEDED] * well + [State.READY] * (3 - well)) * 2
+    events = [Event.LOST] * 3 + [Event.WILL_RETRY] * 3
+    attempts = {
+        id_: [AttemptView(job=id_, lease=1, attempt=1, node=NodeId("n"), event=event, started_at=NOON, ended_at=NOON)]
+        for id_, event in zip(ids, events, strict=True)
+    }
+    views = [view(job(task, state, id=id_)) for id_, task, state in zip(ids, tasks, states, strict=True)]
+    told = list(Story(enqueued=frozenset(ids), jobs=views, attempts=attempts).sentences())
+    assert f"3 jobs that ran beside it went to another worker and {words[0]} of them{words[1:]} ended well." in told
+    assert f"3 jobs failed 3 times between them; {words} succeeded so far." in told

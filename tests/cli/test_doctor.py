@@ -232,7 +232,10 @@ def test_a_file_that_is_damaged(healthy: Shop) -> None:
 
 def test_a_file_that_is_no_database(shop: Shop) -> None:
     shop.path.write_bytes(b"dear diary, " * 100)
-    assert "fail: the file cannot be read: file is not a database" in examined(shop, code=1)["integrity"]
+    found = examined(shop, code=1)
+    assert "fail: the file cannot be read: file is not a database" in found["integrity"]
+    assert found["schema"] == "fail: the file is no SQLite database"
+    assert "→ use another file, or move this one away" in cli("doctor", "--url", shop.url).output
 
 
 def test_the_search_for_damage_is_limited(tmp_path: Path) -> None:

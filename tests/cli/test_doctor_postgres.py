@@ -139,7 +139,7 @@ def test_a_driver_that_is_not_installed(tmp_path: Path) -> None:
         )  # fmt: skip
         assert done.returncode == code, done.stderr
         said = " ".join((done.stdout + done.stderr).split()).replace(" → ", ": ")
-        assert "PostgreSQL needs asyncpg: pip install 'mainspring[postgres]'" in said
+        assert "PostgreSQL needs asyncpg: install Mainspring with the extra 'postgres'" in said
         assert "Traceback" not in done.stderr
         assert SECRET not in done.stdout + done.stderr
 

@@ -1,7 +1,10 @@
 """`mainspring queues` and `mainspring nodes`, with a node that really runs."""
 
+import asyncio
+
 import pytest
 
+from mainspring import Limit
 from tests.cli.conftest import Shop, cli, until
 
 
@@ -10,6 +13,26 @@ def test_queues_are_listed_with_what_waits_in_them(shop: Shop) -> None:
     assert shop.lines("queues", "list") == [{"name": "mail", "waiting": 1, "running": 0, "paused": None}]
     text = cli("queues", "list", "--url", shop.url).output
     assert text == "QUEUE  STATE  WAITING  RUNNING  LIMIT  NOTE\nmail   open         1        0\n"
+
+
+def test_declared_limits_of_queues_are_shown(shop: Shop) -> None:
+    app = shop.app()
+    app.queue("payments", limit=Limit(rate="5/s"))
+    app.queue("films", limit=Limit(concurrency=3, rate="100/5m"))
+
+    async def declare() -> None:
+        async with app, app.node():
+            pass
+
+    asyncio.run(declare())
+    lines = cli("queues", "list", "--url", shop.url).output.splitlines()
+    assert [line.split(maxsplit=4) for line in lines[1:]] == [
+        ["films", "open", "0", "0", "3, 100/5m"],
+        ["payments", "open", "0", "0", "5/s"],
+    ]
+    top = cli("top", "--once", "--url", shop.url).output
+    assert [line for line in top.splitlines() if line.startswith("films") and "  3, 100/5m  " in line]
+    assert [line for line in top.splitlines() if line.startswith("payments") and "  5/s  " in line]
 
 
 def test_a_queue_is_paused_and_resumed(shop: Shop) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -27,9 +28,9 @@ from hypothesis import strategies as st
 from mainspring import Context, Mainspring, Retry
 from mainspring.cli.table import fit
 from mainspring.cli.top_frame import headline, printable, sections, shares
-from mainspring.cli.top_gather import Frame, gather
+from mainspring.cli.top_gather import Frame, RunningRow, gather
 from mainspring.client.measuring import WRITTEN
-from mainspring.core.job import NodeId
+from mainspring.core.job import JobId, NodeId
 from mainspring.core.tally import Count, Counted, Line
 from mainspring.stores.memory import MemoryStore
 from mainspring.stores.overview import Tally
@@ -172,13 +173,36 @@ def test_nothing_that_is_shown_can_steer_the_terminal(text: str) -> None:
 
 def frame_of(**fields: Any) -> Frame:  # noqa: ANN401 - those of a frame
     nothing: dict[str, Any] = dict.fromkeys(Frame.__struct_fields__, ())
-    return Frame(**{**nothing, "now": datetime(2026, 1, 1, tzinfo=UTC), "enqueued": None, **fields})
+    return Frame(**{**nothing, "now": datetime(2026, 1, 1, tzinfo=UTC), "enqueued": None, "counted_at": None, **fields})
 
 
 def test_an_empty_store_has_a_headline_and_no_more() -> None:
     frame = frame_of()
     assert headline(frame) == "00:00:00 UTC   0 nodes   0 of 0 places   0 due"
     assert [section.rows for section in sections(frame)] == [[]] * 6
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.5, "0 due"), (8, "0 due (counted 8.0 s ago)"), (50, "0 due (counted 50 s ago)")]
+)
+def test_the_headline_has_the_age_of_the_counts(seconds: float, text: str) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert headline(frame_of(counted_at=now - timedelta(seconds=seconds))).endswith(f"places   {text}")
+
+
+def test_a_job_that_is_not_done_has_no_full_bar() -> None:
+    row = RunningRow(
+        id=JobId(UUID(int=1)),
+        task="t",
+        queue="q",
+        node=None,
+        attempt=1,
+        started_at=None,
+        percent=99.5,
+        message="199 of 200",
+    )
+    (section,) = [one for one in sections(frame_of(running=(row,))) if one.rows]
+    assert section.rows[0][-1] == "█████████░  99 % 199 of 200"
 
 
 @pytest.mark.parametrize("width", [44, 60, 80, 120, 200])
@@ -235,7 +259,7 @@ def test_what_cannot_be_is_said(filled: Shop) -> None:
     done = cli("top", "shop:app", "--url", filled.url, "--once")
     assert done.exit_code == 2
     written, ended = on_terminal("top", "--url", filled.url, code=WITHOUT_RICH)
-    assert (ended, "mainspring[rich]" in written) == (2, True)
+    assert (ended, "install Mainspring with the extra 'rich'" in written) == (2, True)
     done = cli("top", "--url", "sqlite:///nowhere.db", "--once")
     assert (done.exit_code, "no such file" in done.output) == (3, True)
 

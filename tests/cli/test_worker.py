@@ -56,6 +56,7 @@ def test_a_second_signal_has_it_hurry_and_what_is_cut_short_is_given_back(shop: 
         until(lambda: shop.job(job)["state"] == "running")
         worker.signal(signal.SIGINT)
         worker.says("once more to hurry")
+        assert "INFO    mainspring.node: SIGINT: finishing what runs" in worker.text(), "an ordinary end is no warning"
         assert worker.process.poll() is None
         worker.signal(signal.SIGTERM)
         assert worker.ends() == 0

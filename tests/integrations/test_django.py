@@ -181,3 +181,57 @@ def test_a_program_that_has_loaded_django_and_not_configured_it_is_left_alone() 
     )
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "7\n", "")
+
+
+IN_A_TRANSACTION = """
+import asyncio
+import json
+import django
+from django.conf import settings
+from django.db import connection, transaction
+from mainspring import Mainspring
+
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}})
+django.setup()
+app = Mainspring("sqlite:///shop.db")
+
+@app.task
+def ship(order: int) -> None: ...
+
+async def count() -> int:
+    async with app:
+        return len((await app.jobs()).jobs)
+
+def place(order: int, *, fails: bool) -> None:
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO orders VALUES (%s)", [order])
+        ship.using(tx=connection.connection).enqueue_sync(order)
+        if fails:
+            raise RuntimeError
+
+counts = [asyncio.run(count())]
+with connection.cursor() as cursor:
+    cursor.execute("CREATE TABLE orders (id INTEGER)")
+place(1, fails=False)
+counts.append(asyncio.run(count()))
+try:
+    place(2, fails=True)
+except RuntimeError:
+    counts.append(asyncio.run(count()))
+print(json.dumps(counts))
+"""
+
+
+@pytest.mark.slow
+def test_a_job_is_enqueued_in_a_transaction_of_django(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", IN_A_TRANSACTION],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stdout) == (0, "[0, 1, 1]\n"), ended.stderr

@@ -128,7 +128,11 @@ async def test_a_schedule_that_was_taken_out_of_the_code_and_stays_is_reported_a
         await deploy(program())
         (line,) = reported()
         assert "schedule nightly: not declared by this program, and still active" in line
-        assert "`mainspring schedules remove nightly`" in line
+        assert (
+            "`mainspring schedules remove nightly`. Only schedules that were declared by an app with an owner" in line
+        )
+    await deploy(program(owner="myapp"))
+    assert list(await names(program())) == ["nightly"], "an owner that is given later is another one"
     caplog.clear()
     await deploy(program(task="another"))
     assert reported() == [], "it is most likely another program's"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import mainspring.testing
 from mainspring import Context, Mainspring, Retry
 from mainspring.core.job import State
 from mainspring.testing import (
@@ -120,3 +121,7 @@ async def test_a_programs_own_app_can_be_tested_in_memory(virtual_time: VirtualT
         assert await job.result() == 1
 
     assert not file.exists()
+
+
+def test_names_of_the_test_kit_can_be_completed() -> None:
+    assert set(mainspring.testing.__all__) == set(dir(mainspring.testing))

@@ -389,7 +389,7 @@ async def test_on_this_machine_it_is_said_which_function_knows_nobody(ask: Ask) 
         return None
 
     error = error_of(await ask("control/list", auth=nobody), 401)
-    assert "nobody, the program's own auth, returned None: sign in to the program first" in error["hint"]
+    assert "nobody' of the program returned None; sign in to the program first" in error["hint"]
     assert "hint" not in error_of(await ask("control/list", auth=nobody, host="192.0.2.1"), 401)
 
 

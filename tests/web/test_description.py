@@ -192,5 +192,5 @@ def test_without_starlette_it_is_said_what_to_install() -> None:
     program = "import sys; sys.modules['starlette'] = None; import mainspring; import mainspring.web"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].endswith(
-        "mainspring.web needs Starlette and Jinja2: pip install 'mainspring[dashboard]'"
+        "mainspring.web needs Starlette and Jinja2: install Mainspring with the extra 'dashboard'"
     )

@@ -9,7 +9,7 @@ from html import unescape
 import httpx
 import pytest
 
-from mainspring import Limit, Mainspring
+from mainspring import Limit, Mainspring, Retry
 from mainspring.core.job import NodeId
 from mainspring.runtime.report import Report, ServiceReport, ServiceState, written
 from mainspring.stores.memory import MemoryStore
@@ -154,6 +154,19 @@ async def test_a_queue_that_is_paused_says_who_did_it_and_why(app: Mainspring) -
         assert "mail paused by anna 1 min ago : they are down" in await text_of(found, "queues")
         assert (await posted(found, "queues.resume", name="mail")).status_code == 200
         assert "paused" not in await text_of(found, "queues?part=queues")
+
+
+async def test_failed_jobs_without_a_warning_are_not_called_fine(app: Mainspring) -> None:
+    @app.task(name="broken", retry=Retry.none())
+    async def broken() -> None:
+        raise ValueError("no")
+
+    async with browse(app) as found, app.node():
+        await broken.enqueue()
+        await asyncio.sleep(90)
+        page = await text_of(found, "")
+        assert "Failed 1 in an hour" in page
+        assert "No warnings." in page
 
 
 async def test_a_declared_rate_is_shown_beside_a_limit(app: Mainspring) -> None:

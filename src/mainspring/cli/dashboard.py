@@ -87,7 +87,7 @@ def dashboard(
         from mainspring.web import StartupToken, must_have_auth  # noqa: PLC0415 - only this command needs it
         from mainspring.web import dashboard as make  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
-        raise Refusal(f"{error.name} is missing: pip install 'mainspring[dashboard]'") from error
+        raise Refusal(f"{error.name} is missing: install Mainspring with the extra 'dashboard'") from error
     set_up_logging("info", as_json=False)
     auth = _auth(password_env, token_file)
     try:

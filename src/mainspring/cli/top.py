@@ -64,9 +64,9 @@ def top(*, target: str | None, url: str | None, every: timedelta, once: bool, as
 
 def _must_be_watched() -> None:
     if not terminal_width():
-        raise Refusal("nobody watches here: say --once for one look, or --json", Code.USAGE)
+        raise Refusal("stdout is not a terminal; use --once or --json", Code.USAGE)
     if not has_rich():
-        raise Refusal("a live view needs rich: pip install 'mainspring[rich]', or say --once", Code.USAGE)
+        raise Refusal("a live view needs rich: install Mainspring with the extra 'rich', or use --once", Code.USAGE)
 
 
 def print_frame(frame: Frame) -> None:

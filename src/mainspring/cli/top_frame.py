@@ -9,10 +9,12 @@ from mainspring.cli.echo import visible_cell
 from mainspring.cli.table import Column, Row
 from mainspring.cli.top_gather import Frame, QueueRow
 from mainspring.client.health.finding import Finding
-from mainspring.client.words import count, length, size
+from mainspring.client.words import count, length, percent, size
 from mainspring.stores.overview import MOST
 
 BAR: Final = 10
+RECENT_S: Final = 1.0
+"""Counts that are older are shown with their age."""
 
 NODES: Final = (
     Column("NODE", shrinks=True),
@@ -73,11 +75,12 @@ def headline(frame: Frame) -> str:
     """Say the time and the whole in a line."""
     running, places = sum(one.running for one in frame.nodes), sum(one.places for one in frame.nodes)
     due = sum(one.due for one in frame.queues)
+    age = 0.0 if frame.counted_at is None else (frame.now - frame.counted_at).total_seconds()
     words = [
         f"{frame.now:%H:%M:%S} UTC",
         count(len(frame.nodes), "node"),
         f"{running} of {places} places",
-        f"{due:,} due",
+        f"{due:,} due" if age < RECENT_S else f"{due:,} due (counted {length(age, shortly=True)} ago)",
     ]
     if frame.enqueued is not None:
         words.append(f"{frame.enqueued:,} enqueued/min")
@@ -195,11 +198,11 @@ def _took(seconds: float | None) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else length(seconds, shortly=True)
 
 
-def _progress(percent: float | None, message: str) -> str:
-    if percent is None:
+def _progress(done: float | None, message: str) -> str:
+    if done is None:
         return printable(message)
-    full = round(percent * BAR / 100)
-    return f"{'█' * full}{'░' * (BAR - full)} {percent:3.0f} % {printable(message)}".rstrip()
+    full = int(done * BAR / 100)
+    return f"{'█' * full}{'░' * (BAR - full)} {percent(done):>5} {printable(message)}".rstrip()
 
 
 def printable(text: str) -> str:

@@ -119,6 +119,8 @@ class Frame(Struct, frozen=True, kw_only=True):
     """What needs a person, the worst first."""
     enqueued: int | None
     """In the last whole minute, about."""
+    counted_at: datetime | None
+    """When due, later and running jobs of the queues were counted; None: now."""
 
 
 async def gather(app: Mainspring) -> Frame:
@@ -138,6 +140,7 @@ async def gather(app: Mainspring) -> Frame:
         failed=tuple(_failed(view) for view in failed.jobs),
         warnings=look.warnings,
         enqueued=minute.enqueued if look.has_past else None,
+        counted_at=look.counted_at if look.has_past else None,
     )
 
 

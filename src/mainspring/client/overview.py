@@ -63,9 +63,13 @@ class NodeLook(Struct, frozen=True, kw_only=True):
 
     @property
     def busy(self) -> int:
-        """Places that are taken: by jobs that run, and by bodies that did not stop when their attempts ended."""
-        left = sum(job.is_abandoned for job in self.report.running) if self.report else 0
-        return self.view.running + left
+        """Places that are taken: by jobs that run, and by bodies that did not stop when their attempts ended.
+
+        Jobs that were claimed ahead are running to the store, and have no place yet.
+        """
+        has_process = self.standing in {"alive", "silent"}  # the last report of another one is out of date
+        left = sum(job.is_abandoned for job in self.report.running) if self.report and has_process else 0
+        return min(self.view.running + left, self.view.node.concurrency)
 
 
 class QueuesLook(Struct, frozen=True, kw_only=True):

@@ -175,7 +175,9 @@ def _postgres(url: str, subject: str) -> Source:
         except ImportError as error:
             if error.name != "asyncpg":
                 raise
-            raise DeclarationError(subject, "PostgreSQL needs asyncpg: pip install 'mainspring[postgres]'") from error
+            raise DeclarationError(
+                subject, "PostgreSQL needs asyncpg: install Mainspring with the extra 'postgres'"
+            ) from error
         listen = options.get("listen", "true")
         return PostgresStore(
             dsn,

@@ -16,7 +16,7 @@ try:
     from opentelemetry import trace
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "mainspring.integrations.otel needs OpenTelemetry: pip install 'mainspring[otel]'", name=error.name
+        "mainspring.integrations.otel needs OpenTelemetry: install Mainspring with the extra 'otel'", name=error.name
     ) from error
 from opentelemetry.context import Context as TraceContext
 from opentelemetry.trace import Link, ProxyTracerProvider, Span, SpanKind, StatusCode, TracerProvider

@@ -11,7 +11,7 @@ try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram, generate_latest
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "mainspring.integrations.prometheus needs prometheus-client: pip install 'mainspring[prometheus]'",
+        "mainspring.integrations.prometheus needs prometheus-client: install Mainspring with the extra 'prometheus'",
         name=error.name,
     ) from error
 

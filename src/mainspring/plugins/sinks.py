@@ -69,7 +69,9 @@ class LadybugSink:
 
     def __init__(self, database: object) -> None:
         if find_spec("ladybug") is None:  # else each pass of the mirror would fail, and only the log would tell
-            raise ModuleNotFoundError("LadybugSink needs ladybug: pip install 'mainspring[graph]'", name="ladybug")
+            raise ModuleNotFoundError(
+                "LadybugSink needs ladybug: install Mainspring with the extra 'graph'", name="ladybug"
+            )
         self._given = database
         self._made: Any = None
         self._connection: Any = None

@@ -94,10 +94,10 @@ class _Declaration:
             if schedule.plan.template.task in tasks and not is_older(self._planned.release, schedule.release):
                 log.warning(
                     "schedule %s: not declared by this program, and still active; if it was deleted from the code, "
-                    "remove it with `mainspring schedules remove %s`, or give the app an owner: Mainspring(..., owner=%r)",
+                    "remove it with `mainspring schedules remove %s`. Only schedules that were declared by an app with an "
+                    "owner, as Mainspring(..., owner='myapp'), are removed automatically",
                     schedule.name,
                     schedule.name,
-                    "myapp",
                 )
             else:
                 log.debug("schedule %s: not declared by this program, and still active", schedule.name)

@@ -10,7 +10,7 @@ try:
     import starlette as _starlette  # noqa: F401 - as above
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "mainspring.web needs Starlette and Jinja2: pip install 'mainspring[dashboard]'", name=error.name
+        "mainspring.web needs Starlette and Jinja2: install Mainspring with the extra 'dashboard'", name=error.name
     ) from error
 
 from mainspring.web.application import api

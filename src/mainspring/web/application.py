@@ -234,9 +234,7 @@ def _unknown(request: Request, auth: Auth) -> Problem:
         hint = basic if challenge.startswith("Basic") else "by a token: Authorization: Bearer TOKEN"
     elif is_local(request):  # how the program's own function knows people, only the program can say
         name = getattr(auth, "__qualname__", type(auth).__qualname__)
-        hint = (
-            f"{name}, the program's own auth, returned None: sign in to the program first, or look at what it goes by"
-        )
+        hint = f"the auth function {name!r} of the program returned None; sign in to the program first, or check that function"
     return Problem(401, "unknown", message, hint, headers={"www-authenticate": challenge or "Bearer"})
 
 

@@ -128,7 +128,7 @@ class Password:
         DeclarationError.unless(
             "Password",
             [
-                (len(password) >= SHORTEST_PASSWORD, f"it has {SHORTEST_PASSWORD} characters or more"),
+                (len(password) >= SHORTEST_PASSWORD, f"too short; use {SHORTEST_PASSWORD} characters or more"),
                 (":" not in name, "HTTP Basic has no names with a colon"),
             ],
         )

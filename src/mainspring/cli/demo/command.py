@@ -62,7 +62,7 @@ def demo(*, seconds: float, keep: bool, dashboard: bool, stay: bool | None, open
     """
     has_board = dashboard and is_there()
     if dashboard and not has_board:
-        echo("To watch it in a browser, too: pip install 'mainspring[dashboard]'")
+        echo("To watch it in a browser, too: install Mainspring with the extra 'dashboard'")
     stays = stay if stay is not None else has_board and sys.stdout.isatty()
     folder = Path(tempfile.mkdtemp(prefix="mainspring-demo-"))
     try:

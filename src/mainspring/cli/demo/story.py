@@ -59,14 +59,14 @@ class Story:
         if not hit:
             return
         well = sum(view.job.state in {State.SUCCEEDED, State.CANCELLED} for view in hit)
-        fate = "ended well" if well == len(hit) else f"{well} of them {'has' if well == 1 else 'have'} ended well"
+        fate = "ended well" if well == len(hit) else f"{well} of them {_have(well)} ended well"
         yield f"{count(len(hit), 'job')} that ran beside it went to another worker and {fate}."
 
     def _flaky(self) -> Iterator[str]:
         jobs = self._of("flaky")
         if failures := self._count(jobs, Event.WILL_RETRY):
             good = sum(view.job.state is State.SUCCEEDED for view in jobs)
-            so_far = "all succeeded in the end" if good == len(jobs) else f"{good} have succeeded so far"
+            so_far = "all succeeded in the end" if good == len(jobs) else f"{good} {_have(good)} succeeded so far"
             yield f"{count(len(jobs), 'job')} failed {count(failures, 'time')} between them; {so_far}."
 
     def _later(self) -> Iterator[str]:
@@ -90,6 +90,10 @@ class Story:
 
     def _count(self, jobs: Sequence[JobView], *events: Event) -> int:
         return sum(attempt.event in events for view in jobs for attempt in self.attempts[view.job.id])
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
 
 
 async def read_story(store: Inspector, enqueued: frozenset[JobId]) -> Story:

@@ -65,7 +65,8 @@ async def tables(store: Schema) -> Finding:
     try:
         version = await store.schema()
     except StoreError as error:
-        return fail("schema", error.problem, "use another file, or a newer Mainspring")
+        says, _, advice = error.problem.partition("; ")
+        return fail("schema", says, advice or "see the findings above")
     if version.found == 0:
         return fail("schema", "there are no tables yet", do)
     if version.found < version.wanted:

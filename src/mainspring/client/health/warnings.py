@@ -145,7 +145,7 @@ def left_bodies(reports: Mapping[NodeId, Report]) -> list[Finding]:
     if left:
         runs = "runs" if len(left) == 1 else "run"
         says = f"{count(len(left), 'body', 'bodies')} did not stop when told to, and still {runs}: {_named(left)}"
-        do = "they hold their places until they end, or the process does; to see where: mainspring nodes stacks NODE"
+        do = "each holds its place until it ends, or the process does; to see where: mainspring nodes stacks NODE"
         return [warn("jobs", says, do, "body_left")]
     return []
 

@@ -36,7 +36,7 @@ _PAUSES: Final = statement("view_pauses")
 
 
 def get(session: Session, ids: Sequence[JobId], preview: int | None = None) -> tuple[JobView | None, ...]:
-    rows = (session.row(_GET, (preview, id_.bytes)) for id_ in ids)
+    rows = (session.row(_GET, (preview, preview, preview, preview, id_.bytes)) for id_ in ids)
     return tuple(view(session, row, preview) if row else None for row in rows)
 
 

@@ -91,7 +91,9 @@ def look(path: Path) -> Found:
 
 
 def no_database(store: str) -> SchemaError:
-    return SchemaError(store, "the file is no SQLite database; name another one, or move it away. Nothing was changed")
+    return SchemaError(
+        store, "the file is no SQLite database; use another file, or move this one away. Nothing was changed"
+    )
 
 
 def migrate(store: str, connection: sqlite3.Connection, now: int, steps: tuple[Migration, ...] = MIGRATIONS) -> None:

@@ -281,6 +281,6 @@ def _end_attempt(session: Session, found: Found, node: NodeId, settlement: Settl
         ),
     )
     if job.claims > _ATTEMPTS_KEPT:  # every claim before this one has left a row
-        session.run(_TRIM_ATTEMPTS, (found.number, _ATTEMPTS_KEPT))
+        session.run(_TRIM_ATTEMPTS, (found.number, found.number, _ATTEMPTS_KEPT))
     if error is not None:
         session.run(_KEEP_ERROR, (found.number, error))

@@ -1,4 +1,4 @@
 -- Forgets the oldest attempts of a job, all but so many. Index: primary key.
-DELETE FROM mainspring_attempts WHERE number = ?1 AND lease <= (
-    SELECT lease FROM mainspring_attempts WHERE number = ?1 ORDER BY lease DESC LIMIT 1 OFFSET ?2
+DELETE FROM mainspring_attempts WHERE number = ? AND lease <= (
+    SELECT lease FROM mainspring_attempts WHERE number = ? ORDER BY lease DESC LIMIT 1 OFFSET ?
 )
