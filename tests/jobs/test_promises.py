@@ -301,6 +301,27 @@ async def test_5_jobs_of_a_killed_node_run_elsewhere_within_the_lease_time_and_t
             assert min(starts[5:]) >= 30 + LEASE
 
 
+async def test_5_jobs_of_a_killed_node_run_in_that_time_although_thousands_wait_behind_them(app: Mainspring) -> None:
+    starts: list[tuple[float, int]] = []
+
+    @app.task
+    async def work(number: int) -> None:
+        starts.append((now(), number))
+        await asyncio.sleep(HOUR if len(starts) <= 5 else 0.1)
+
+    async with app, victim(app, concurrency=5) as doomed:
+        await work.enqueue_many([work.call(number) for number in range(5)])
+        await until(1)
+        await work.enqueue_many([work.call(number) for number in range(5, 5000)])
+        await until(10)
+        doomed.kill()
+        async with app.node(concurrency=5, grace=0):
+            await until(10 + NOTICE + 0.2)
+    again = [number for at, number in starts[5:] if number < 5]
+    assert again == [0, 1, 2, 3, 4]
+    assert len(starts) < 1000, "most of the others still wait"
+
+
 async def test_5_a_lease_time_of_ones_own_holds(app: Mainspring) -> None:
     starts: list[float] = []
 

@@ -139,6 +139,24 @@ async def test_a_node_renews_until_another_transaction_lets_go_of_the_row_of_its
     assert (await bench.view(job.id)).job.state is State.READY
 
 
+async def test_leases_are_renewed_as_soon_as_the_store_is_back_after_an_outage(bench: Bench) -> None:
+    bodies: list[tuple[int, float, float]] = []
+    declare_stubborn(bench, bodies, until=200)
+    async with bench.app.node(grace="0s", stop_grace="1s", lease="3s"):
+        job = await bench.app.enqueue("stubborn")
+        await asyncio.sleep(1)
+    async with bench.app.node(lease="3s"):
+        bench.store.drop("renew", times=100_000)
+        await asyncio.sleep(60)
+        bench.store.heal()
+        assert await job.result("10m") == "done"
+
+    (_, _, ended), (attempt, began, _) = bodies
+    assert 200 <= ended <= began
+    assert attempt == 1
+    assert (await bench.view(job.id)).job.losses == 0
+
+
 async def test_closing_the_app_ends_the_renewals_and_is_not_held_up(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -147,3 +147,47 @@ asyncio.run(main())
 """
     printed = run(program, tmp_path, store, postgres.dsn())
     assert printed == ["refused", "4"]
+
+
+def test_a_child_that_continues_the_event_loop_of_its_parent_opens_connections_of_its_own(
+    tmp_path: Path, postgres: Server, store: str
+) -> None:
+    """A transaction that the child leaves open would be committed by the next one of the parent on the same connection."""
+    program = """
+async def put(number, leave=False):
+    await app.jobs(limit=1)  # opens the store
+    async with app.store.transaction() as tx:
+        await add.using(tx=tx).enqueue(number)
+        if leave:
+            os._exit(0)
+loop = asyncio.new_event_loop()
+loop.run_until_complete(put(1))
+Child(lambda step: loop.run_until_complete(put(2, leave=True))).join()
+loop.run_until_complete(put(3))
+print(len(loop.run_until_complete(app.jobs()).jobs))
+loop.run_until_complete(app.close())
+loop.close()
+"""
+    assert run(program, tmp_path, store, postgres.dsn()) == ["2"]
+
+
+def test_a_child_does_not_wait_for_locks_that_threads_of_its_parent_held(tmp_path: Path, postgres: Server) -> None:
+    program = """
+enqueue(1)
+store = app.store
+held = [one._guard for one in (store._connections, store._connections._outage, store._bells, store._skew, store._lines, store._head)]
+for lock in held:
+    lock.acquire()  # as another thread of the parent may do at any time
+def work(step):
+    async def main():
+        async with app.node():
+            assert await (await add.enqueue(1)).result() == 2
+    asyncio.run(main())
+child = Child(work)
+for lock in held:
+    lock.release()
+child.join()
+enqueue(1)
+print(len(asyncio.run(app.jobs()).jobs))
+"""
+    assert run(program, tmp_path, "PostgresStore(DSN, schema=SCHEMA)", postgres.dsn()) == ["3"]

@@ -442,15 +442,16 @@ async def test_connection_state_left_by_a_handler_does_not_reach_the_next(store:
 
 
 async def test_the_connection_is_kept_from_one_transaction_to_the_next(store: SqliteStore) -> None:
-    queue = store._file.transactions
-    kept = []
+    idle = store._file.transactions._idle._idle
+    kept: list[sqlite3.Connection] = []
     for _ in range(2):
         async with store.transaction(limit=LIMIT) as tx:
             await tx.execute("SELECT 1")
-        kept.append(queue._idle)
+            assert len(idle) == 0
+        kept += idle
 
-    assert kept[0] is not None
-    assert kept[0] is kept[1]
+    first, second = kept
+    assert first is second
 
 
 async def test_a_transaction_on_a_file_that_was_replaced_is_refused(

@@ -465,6 +465,17 @@ async def test_a_file_that_was_deleted_is_told(world: World, store: SqliteStore,
     assert len(await world.claim(node)) == 1
 
 
+async def test_a_renewal_does_not_read_the_records_of_nodes_again(world: World, path: Path) -> None:
+    node, other = await world.node(), await world.node()
+    before = await world.store.renew(node.id, node.term)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE mainspring_nodes SET record = 'unreadable' WHERE id = ?", [other.id])
+
+    after = await world.store.renew(node.id, node.term)
+
+    assert [view.node for view in after.nodes] == [view.node for view in before.nodes]
+
+
 async def test_a_file_that_was_replaced_is_told(world: World, path: Path, tmp_path: Path) -> None:
     await world.enqueue()
     backup = tmp_path / "backup.db"

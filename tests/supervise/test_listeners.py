@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from mainspring.errors import StoreClosed, StoreError, StoreUnavailable
 from mainspring.supervise import (
     NO_PAUSE,
     Backoff,
@@ -170,6 +171,18 @@ async def test_every_failure_is_a_warning_and_the_first_in_a_row_brings_its_trac
     assert [record.levelno for record in records] == [logging.WARNING] * 7
     assert [bool(record.exc_info) for record in records] == [True, False, False, False, False, True, False]
     assert all("noisy" in record.getMessage() for record in records)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("a store", "away"), StoreClosed("a store", "closed")], ids=repr)
+async def test_a_store_that_is_away_or_closed_is_a_warning_without_a_traceback(
+    error: StoreError, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger=LOGGER):
+        async with running(Service("noisy", Script(error), backoff=Backoff.fixed(1))):
+            await until(100)
+    assert [(record.levelno, record.exc_info) for record in caplog.records if record.name == LOGGER] == [
+        (logging.WARNING, None)
+    ]
 
 
 async def test_listeners_of_a_service_are_its_own() -> None:

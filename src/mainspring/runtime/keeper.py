@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mainspring.clock import Clock
+from mainspring.core.backoff import Backoff
 from mainspring.core.job import NodeId
 from mainspring.errors import NodeGone
 from mainspring.runtime.events import log
@@ -22,6 +23,11 @@ from mainspring.stores.records import NodeRecord, Pulse
 from mainspring.supervise import Directive, Proceed, Sleep
 
 BLOCKED: Final = 10.0  # seconds after which an event loop that does not answer is worth a line
+
+
+def renewal_backoff(beat: float) -> Backoff:
+    """Return how soon a renewal that failed is repeated: after an outage of the store, before others count a silence."""
+    return Backoff.fixed(min(1.0, beat / 3), jitter=0.3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

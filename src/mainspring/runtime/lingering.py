@@ -20,7 +20,7 @@ from mainspring.core.job import NodeId
 from mainspring.errors import NodeGone, StoreClosed
 from mainspring.runtime.attempt import Attempt, outcome_of_attempt, stopped
 from mainspring.runtime.events import Events, StateChange, log
-from mainspring.runtime.keeper import Membership
+from mainspring.runtime.keeper import Membership, renewal_backoff
 from mainspring.runtime.settler import Ended, Settler
 from mainspring.stores.port import Store
 from mainspring.stores.records import Place
@@ -68,7 +68,8 @@ class Lingering:
 
     async def _run(self) -> None:
         async with self._held:
-            await Service("lingering", self.step, pacing=NO_PAUSE).run(self._stop)
+            again = renewal_backoff(self._beat)
+            await Service("lingering", self.step, pacing=NO_PAUSE, backoff=again).run(self._stop)
 
     async def step(self) -> Directive:
         node, term = self._membership.node, self._membership.term

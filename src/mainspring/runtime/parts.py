@@ -21,7 +21,7 @@ from mainspring.runtime.definition import ExecutorKind, QueueSettings, Registry,
 from mainspring.runtime.duties import Duties
 from mainspring.runtime.events import Events
 from mainspring.runtime.host import Host
-from mainspring.runtime.keeper import Ears, Keeper, Membership
+from mainspring.runtime.keeper import Ears, Keeper, Membership, renewal_backoff
 from mainspring.runtime.middleware import Middleware
 from mainspring.runtime.orders import Obeys, Orders
 from mainspring.runtime.overview import NodeOverview
@@ -122,8 +122,8 @@ class Parts:
 
     def keeper_service(self, keeper: Keeper) -> Service:
         """Return the service that joins and renews; it needs a thread of its own."""
-        again = Backoff.fixed(min(1.0, self.beat / 3), jitter=0.3)
         listeners = (*self.listeners, self.duties.listen)
+        again = renewal_backoff(self.beat)
         return Service("keeper", keeper.step, pacing=NO_PAUSE, backoff=again, listeners=listeners)
 
     def pruner_service(self) -> Service:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from mainspring.errors import StoreUnavailable
+from mainspring.errors import StoreClosed, StoreUnavailable
 from mainspring.supervise.directive import Directive, Idle
 
 
@@ -78,11 +78,12 @@ log: Final = logging.getLogger("mainspring.supervise")
 def log_failures(event: ServiceEvent) -> None:
     """Write failures to the log, as warnings, the first in a row with its traceback. The default listener.
 
-    A store that cannot be reached has no traceback: it says what is wrong, and everything that uses it fails alike.
+    A store that cannot be reached, or was closed, has no traceback: the error says what is wrong, and everything that uses
+    the store fails alike. At the exit of a program, stores are closed while nodes in daemon threads still run.
     """
     if isinstance(event, Failed) and event.backoff is not None:  # one that dies of it tells its owner, who logs it
         text = "%s failed (%d in a row), again in %.3g s: %r"
-        expected = isinstance(event.error, StoreUnavailable)
+        expected = isinstance(event.error, StoreUnavailable | StoreClosed)
         trace = event.error if event.failures == 1 and not expected else None
         log.warning(text, event.service, event.failures, event.backoff, event.error, exc_info=trace)
 

@@ -4,7 +4,9 @@ Schedules and the jobs that they have open are in the file, everything else is i
 return. Each verb is that of a memory store, done by `Commit`, which brings to the disk what it changed before it answers.
 """
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
@@ -86,6 +88,13 @@ class SidecarStore(NoTransactions):
         self._tasks: Tasks | None = None
         self._opening = threading.Lock()
         self._opened: _Opened | None = None
+        _ALL.add(self)
+
+    def after_fork(self) -> None:
+        """Close the store in a forked child: the writing thread and the lock belong to the parent."""
+        self._opening = threading.Lock()
+        self._bells = Bells()
+        self._opened = None
 
     @property
     def path(self) -> Path:
@@ -423,3 +432,14 @@ def _release() -> str:
         return version("mainspring")
     except PackageNotFoundError:
         return "unreleased"
+
+
+_ALL: Final["weakref.WeakSet[SidecarStore]"] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in tuple(_ALL):
+        store.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
