@@ -1,6 +1,7 @@
 """The writer: groups in which nobody is hurt by another, locks that others hold, callers who leave or come from anywhere."""
 
 import asyncio
+import gc
 import sqlite3
 import threading
 import time
@@ -18,7 +19,9 @@ from mainspring.stores.port import Store
 from mainspring.stores.records import NewJob
 from mainspring.stores.sqlite import SqliteStore, retry
 from mainspring.stores.sqlite.answers import Answer
+from mainspring.stores.sqlite.connect import connect
 from mainspring.stores.sqlite.enqueue import enqueue
+from mainspring.stores.sqlite.fork import IdleConnections
 from mainspring.stores.sqlite.reader import Reader
 from mainspring.stores.sqlite.session import Session
 from mainspring.testing import VirtualTime
@@ -584,3 +587,16 @@ async def test_a_read_whose_thread_cannot_start_fails_and_the_next_one_is_done(p
     with pytest.raises(StoreClosed):
         await reader.read(lambda _: 1)
     await store.close()
+
+
+def test_idle_connections_of_a_store_that_is_no_longer_used_are_closed(path: Path) -> None:
+    """Python 3.13 warns of every connection that is left to the garbage collector."""
+    idle = IdleConnections()
+    connection = connect(path, durable=False, create=True)
+    idle.put(connection)
+
+    del idle
+    gc.collect()
+
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

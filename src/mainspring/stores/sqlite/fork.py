@@ -148,10 +148,14 @@ class Connection(sqlite3.Connection):
 
 
 class IdleConnections:
-    """Connections between two uses. Safe in any thread, without a lock that could be held at a fork."""
+    """Connections between two uses. Safe in any thread, without a lock that could be held at a fork.
+
+    If it is garbage-collected, as part of a store that was never closed, its connections are closed.
+    """
 
     def __init__(self) -> None:
         self._idle: deque[sqlite3.Connection] = deque()
+        weakref.finalize(self, _close_all, self._idle).atexit = False  # a store closes itself at exit
         GUARD.add_pool(self)
 
     def take(self) -> sqlite3.Connection | None:
@@ -168,8 +172,13 @@ class IdleConnections:
 
     def close(self) -> None:
         """Close the connections that are idle now. More may be put back later."""
-        while (connection := self.take()) is not None:
-            connection.close()
+        _close_all(self._idle)
+
+
+def _close_all(idle: deque[sqlite3.Connection]) -> None:
+    with suppress(IndexError):
+        while True:
+            idle.pop().close()
 
 
 def _open_files() -> Iterator[tuple[int, int]]:
