@@ -70,7 +70,7 @@ class Ledger:
             taken = self._count(passage)
             assert taken <= gate.concurrency, f"{taken} at {gate}"
         if gate.rate is not None:
-            spent = self._spent.get(passage)
+            spent = gate.rate.corrected(self._spent.get(passage), now)  # the clock may have been set back
             assert starts <= gate.rate.room(spent, now), f"{starts} starts at {gate}"
             self._spent[passage] = gate.rate.take(spent, now, starts)
 
