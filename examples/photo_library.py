@@ -13,6 +13,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,12 @@ class Library:
         self._path = path
 
     def write(self, statement: str, params: Mapping[str, Any] | None = None) -> int:
-        with sqlite3.connect(self._path) as connection:
+        with closing(sqlite3.connect(self._path)) as connection, connection:
             return connection.execute(statement, params or {}).rowcount
 
     def counts(self) -> tuple[int, int]:
         """Say how many photos there are, and how many of them have a thumbnail."""
-        with sqlite3.connect(self._path) as connection:
+        with closing(sqlite3.connect(self._path)) as connection:
             ((photos, small),) = connection.execute("SELECT count(*), count(thumbnail) FROM photos").fetchall()
         return photos, small
 

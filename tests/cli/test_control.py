@@ -20,6 +20,7 @@ from tests.cli.schedules_shop import plan
 
 HOSTED = """
 import sqlite3
+from contextlib import closing
 from datetime import datetime
 from mainspring import Mainspring, Plugin
 from mainspring.plugins import BackgroundJobs
@@ -33,11 +34,11 @@ async def sweep(since: datetime | None = None) -> str: ...
 app.install(plugin, grant="all")
 
 def execute_read(statement, params):
-    with sqlite3.connect("photos.db") as photos:
+    with closing(sqlite3.connect("photos.db")) as photos, photos:
         return [{"id": number} for (number,) in photos.execute(statement, params)]
 
 def execute_write(statement, params):
-    with sqlite3.connect("photos.db") as photos:
+    with closing(sqlite3.connect("photos.db")) as photos, photos:
         if "rows" in params:
             if any(row["id"] == 13 for row in params["rows"]):
                 raise ValueError("thirteen")

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def enqueue(file: Path, task: str) -> JobId:
         await store.close()
 
     asyncio.run(put())
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE effects (job TEXT)")
     return job
 
@@ -56,7 +57,7 @@ def look(file: Path, job: JobId) -> JobView:
 
 
 def effects(file: Path) -> int:
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM effects").fetchone()
     return int(count)
 
