@@ -273,6 +273,7 @@ async def test_a_renewal_does_not_walk_over_what_the_node_has_run(postgres: Serv
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # 96,000 renewals; on a busy machine they take two minutes
 @on_real_time
 async def test_an_hour_of_renewals_of_forty_nodes_does_not_matter(postgres: Server, postgres_schema: str) -> None:
     """Replayed by the statement of a renewal itself: 2,400 beats of 1.5 s."""

@@ -144,6 +144,7 @@ async def test_a_connection_of_sqlalchemy_to_something_else_is_refused(there: Pl
     engine = sqlalchemy.create_engine("sqlite://")
     with engine.connect() as connection, pytest.raises(DeclarationError, match="it is a connection to sqlite, and the"):
         join_sync(there, connection, [new()])
+    engine.dispose()
 
 
 async def test_a_driver_that_is_not_supported_is_named(there: Place) -> None:
