@@ -15,7 +15,8 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.outcome import Succeeded
 from mainspring.errors import NodeGone, StoreUnavailable
 from mainspring.stores.port import Store
-from mainspring.stores.sqlite import SqliteStore
+from mainspring.stores.sqlite import SqliteStore, writer
+from mainspring.stores.sqlite.connect import connect
 from mainspring.stores.sqlite.statements import statement
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import SettableClock
@@ -150,7 +151,9 @@ async def test_what_another_handle_changes_is_known_at_once_without_its_ring(wor
     assert len(await world.claim(node)) == 1
 
 
-async def test_an_idle_node_claims_without_the_write_lock(path: Path, virtual_time: VirtualTime) -> None:
+async def test_an_idle_node_claims_without_the_write_lock(
+    path: Path, virtual_time: VirtualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = SqliteStore(path, clock=virtual_time.clock, durable=False)
     app = Mainspring(store, clock=virtual_time.clock)
     app.task(name="work")(lambda: None)
@@ -160,10 +163,15 @@ async def test_an_idle_node_claims_without_the_write_lock(path: Path, virtual_ti
         if executed == statement("lanes_open"):
             claims.append(executed)
 
+    def connect_traced(path: Path, *, durable: bool) -> sqlite3.Connection:
+        connection = connect(path, durable=durable)
+        connection.set_trace_callback(note)
+        return connection
+
+    monkeypatch.setattr(writer, "connect", connect_traced)
     async with app, app.node():
         await asyncio.sleep(10)
-        for connection in store._file.writer._idle._idle:
-            connection.set_trace_callback(note)
+        claims.clear()
         await app.enqueue("work")
         await asyncio.sleep(10)
         after_a_job = len(claims)
