@@ -290,6 +290,7 @@ def test_at_a_middling_width_what_can_be_done_stands_beside_the_name(at: Seen, p
     for width in (850, 1100):
         at.page.set_viewport_size({"width": width, "height": 800})
         name, acts, below = at.page.evaluate(boxes)
+        assert min(name["width"], acts["width"], below["width"]) > 0
         assert abs(name["y"] + name["height"] / 2 - acts["y"] - acts["height"] / 2) < 10
         assert below["y"] >= name["y"] + name["height"]
         assert below["x"] == name["x"] or path == "schedules"

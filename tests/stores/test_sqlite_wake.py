@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -254,16 +255,33 @@ def test_a_thousand_rings_are_one_while_nobody_looks(tmp_path: Path) -> None:
     bell.close()
 
 
-@pytest.mark.slow
-async def test_watching_costs_next_to_nothing(world: World) -> None:
-    """No busy loop; how little twenty looks a second cost, `bench/idle.py` measures: here it hangs on the machine."""
+async def test_watching_an_unchanged_file_is_one_statement_in_each_interval(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    counts: list[float] = []
+    enough = threading.Event()
+    data_version, count = wake.Listener._data_version, wake._count
+
+    def look(connection: sqlite3.Connection) -> int:
+        looks.append(time.monotonic())
+        if len(looks) == 12:
+            enough.set()
+        return data_version(connection)
+
+    def read_count(connection: sqlite3.Connection) -> int:
+        counts.append(time.monotonic())
+        return count(connection)
+
+    monkeypatch.setattr(wake.Listener, "_data_version", staticmethod(look))
+    monkeypatch.setattr(wake, "_count", read_count)
     end = world.store.watch(lambda: None)
-    began = time.process_time()
-    await asyncio.to_thread(time.sleep, 4)
-    spent = time.process_time() - began
+    assert await asyncio.to_thread(enough.wait, 60), "the file is not looked at"
     end()
 
-    assert spent < 4 * 0.05, spent
+    pauses = [later - earlier for earlier, later in pairwise(looks[1:])]  # the first look is made at once
+    assert min(pauses) > 0.045  # of 50 ms; a slow machine makes them longer
+    assert [at for at in counts if at > looks[1]] == []
 
 
 @pytest.mark.usefixtures("virtual_time")
