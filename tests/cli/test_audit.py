@@ -291,8 +291,12 @@ def is_asleep(pid: int) -> bool:
 
 
 def is_waiting(pid: int) -> bool:
-    """Say whether a process has opened the file: then it waits for the lock."""
-    return any(one.readlink().suffix == ".db-wal" for one in Path(f"/proc/{pid}/fd").iterdir() if one.is_symlink())
+    """Report whether a process waits for the lock of the file: it has opened the log, and a thread of it sleeps."""
+    process = Path(f"/proc/{pid}")
+    has_opened = any(one.readlink().suffix == ".db-wal" for one in (process / "fd").iterdir() if one.is_symlink())
+    return has_opened and any(
+        (thread / "wchan").read_text(encoding="ascii") == "hrtimer_nanosleep" for thread in (process / "task").iterdir()
+    )
 
 
 def orders(world: World) -> int:

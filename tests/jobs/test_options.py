@@ -216,7 +216,7 @@ async def _(app: Mainspring, make_store: MakeStore) -> None:
         job = await unknown.enqueue()
         await until(55)
         assert await job.state() is READY
-        await until(70)
+        await until(80)  # looks are at most 7.5 s apart: first seen by 7.5 s, old enough by 67.5 s, ended by 75 s
         assert await job.state() is FAILED
 
 
