@@ -29,6 +29,7 @@ from uuid import uuid4
 
 from mainspring import Mainspring, Message
 from mainspring.client.outbox import Outbox
+from mainspring.core.outbox import partition_of
 from mainspring.outbox.message import Batch
 from mainspring.runtime import process
 from mainspring.stores.port import Store, Transaction, Transactions
@@ -43,6 +44,8 @@ POISON = "poison"
 KEYS = [f"k{number}" for number in range(24)]
 BAD_KEY = KEYS[0]
 """Its messages fail some times before they do not, in the outbox where nobody else has to wait for that."""
+NEIGHBOUR = next(key for key in KEYS[1:] if partition_of(key, PARTITIONS) == partition_of(BAD_KEY, PARTITIONS))
+"""A key of the same partition."""
 FAILURES = 3
 POISON_ATTEMPTS = 3
 
@@ -144,9 +147,10 @@ class Writer:
     def drafts(self) -> list[tuple[Outbox[str], str, str]]:
         chance = random.SystemRandom()
         count = chance.choice((1, 1, 2, 3, 8))
-        return [
-            (self._boxes[chance.choice(OUTBOXES)], chance.choice(KEYS), f"m{uuid4().hex[:12]}") for _ in range(count)
-        ]
+        places = [(chance.choice(OUTBOXES), chance.choice(KEYS)) for _ in range(count)]
+        if chance.random() < 0.3:  # however few messages there are, some are behind one that fails
+            places += [(KEYED, BAD_KEY), (KEYED, NEIGHBOUR)]
+        return [(self._boxes[outbox], key, f"m{uuid4().hex[:12]}") for outbox, key in places]
 
     def note(self, outbox: Outbox[str], key: str, name: str) -> str:
         """The statement of the user's own for a message; names are ours."""
