@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from mainspring import Context, Limit, Mainspring
-from mainspring.core.job import State
+from mainspring.core.job import Claim, NodeId, State
 from mainspring.runtime.events import StateChange
 from mainspring.settings import NodeSettings
 from mainspring.stores.memory import MemoryStore
-from mainspring.stores.records import Settled, Settlement, Verdict
+from mainspring.stores.records import Pulse, Settled, Settlement, Verdict
 from mainspring.testing import VirtualTime
 from mainspring.testing.faults import FaultyStore
 from tests.runtime.conftest import Bench
@@ -223,3 +223,69 @@ def test_a_thread_that_outlives_its_node_and_its_event_loop_keeps_its_job(
     asyncio.run(second())
 
     assert most == [1, 1]
+
+
+class SlowOrphans(MemoryStore):
+    """A store whose answer to the reaper takes seconds."""
+
+    delay = 0.0
+
+    async def orphans(self, limit: int) -> tuple[Claim, ...]:
+        await asyncio.sleep(self.delay)
+        return await super().orphans(limit)
+
+
+async def test_a_body_that_ends_while_the_services_of_its_node_are_stopped_is_settled(
+    virtual_time: VirtualTime,
+) -> None:
+    store = SlowOrphans(clock=virtual_time.clock)
+    app = Mainspring(store=store, clock=virtual_time.clock)
+    calls: list[float] = []
+
+    @app.task(name="stubborn")
+    async def stubborn() -> str:
+        began = virtual_time.elapsed
+        calls.append(began)
+        while len(calls) == 1 and virtual_time.elapsed < began + 2.6:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(began + 2.6 - virtual_time.elapsed)
+        return "done"
+
+    async with app:
+        async with app.node(grace="1s", stop_grace="1s") as node:
+            job = await stubborn.enqueue()
+            while not calls:
+                await asyncio.sleep(0.01)
+            store.delay = 1.0
+            # The reaper waits for its answer from 1.9 to 2.9 s: the services are stopped from 2 s on.
+            asyncio.get_running_loop().call_later(1.9, node._parts.reaper.sweep)
+        store.delay = 0.0
+        async with app.node():
+            await job.result("1m")
+    assert len(calls) == 1
+
+
+class SlowRenewals(MemoryStore):
+    """A store that other nodes can reach while this one cannot, and whose answers to renewals take seconds."""
+
+    shares_fate = False
+    delay = 0.0
+
+    async def renew(self, node: NodeId, term: int, *, whole: bool = False) -> Pulse:
+        pulse = await super().renew(node, term, whole=whole)
+        await asyncio.sleep(self.delay)
+        return pulse
+
+
+async def test_a_node_that_has_left_does_not_watch_its_renewals(
+    virtual_time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SlowRenewals(clock=virtual_time.clock)
+    app = Mainspring(store=store, clock=virtual_time.clock)
+    async with app:
+        async with app.node(lease="3s"):
+            await asyncio.sleep(1)
+            store.delay = 1.2
+            await asyncio.sleep(0.9)
+        await asyncio.sleep(10)
+    assert "could not renew" not in caplog.text

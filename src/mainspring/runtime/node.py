@@ -33,9 +33,10 @@ from mainspring.runtime.parts import Parts
 from mainspring.runtime.planned import Planned
 from mainspring.runtime.service import ServiceDefinition
 from mainspring.runtime.thread_of_its_own import in_a_thread_of_its_own
+from mainspring.runtime.settler import LOCKED_RETRY_S
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
-from mainspring.supervise import Stop
+from mainspring.supervise import Proceed, Stop
 
 MIN_TIMER_S: Final = 1e-6
 """A shorter timer may not move the loop's clock, which is a float; on virtual time it would be due again for ever."""
@@ -293,6 +294,8 @@ class Node:
         """
         if self._silence:
             self._silence.cancel()
+        if self._leases.stop.is_set():
+            return
         left = self._parts.lease - self._parts.beat - self._renewal_age
         if left > MIN_TIMER_S:
             self._silence = asyncio.get_running_loop().call_later(left, self._watch_renewals)
@@ -405,9 +408,10 @@ class Node:
         now = asyncio.get_running_loop().time()
         deadline = now + LAST_WORDS
         await self._give_back_lost_claims(now + LAST_WORDS / 2)  # the ends of attempts matter more
-        unwritten = await self._write_the_rest(deadline)
+        await self._write_the_rest(deadline)
         await self._duties.shutdown(grace="1s", deadline="2s")
         still_running = () if exiting else runner.unstoppable()
+        unwritten = await self._write_late_ends(deadline)
         if self._parts.overview:
             await self._parts.overview.end(deadline)
         runner.close()
@@ -446,20 +450,33 @@ class Node:
         except (StoreError, TimeoutError) as error:
             log.warning("node %s could not look for claims whose answer was lost: %r", self.id, error)
 
-    async def _write_the_rest(self, deadline: float) -> int:
-        """Wait for the settler to have written everything, until a deadline; returns how much is left."""
+    async def _write_the_rest(self, deadline: float) -> None:
+        """Wait for the settler to have written everything, until a deadline."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await self._parts.settler.emptied()
+
+    async def _write_late_ends(self, deadline: float) -> int:
+        """Write the ends of bodies that returned while the settler was being stopped; returns how many are left.
+
+        Bodies that return later are those of `still_running`, whose leases are renewed until then.
+        """
         settler = self._parts.settler
         try:
             async with asyncio.timeout_at(deadline):
-                await settler.emptied()
-        except TimeoutError:
-            log.error("the ends of %s attempts could not be written", len(settler.leases()))
-        return len(settler.leases())
+                while not settler.is_empty:
+                    if not isinstance(await settler.step(), Proceed):
+                        await asyncio.sleep(LOCKED_RETRY_S)
+        except Exception as error:  # noqa: BLE001 -- the shutdown goes on
+            log.warning("node %s: writing the last ends of attempts failed: %r", self.id, error)
+        if unwritten := len(settler.leases()):
+            log.error("the ends of %s attempts could not be written", unwritten)
+        return unwritten
 
     async def _leave(self, *, may_leave: bool, deadline: float) -> None:
-        if self._silence:
-            self._silence.cancel()
         await self._leases.shutdown(grace="2s", deadline="4s")
+        if self._silence:  # only now: the last renewal has set the timer again
+            self._silence.cancel()
         if not may_leave:
             return
         try:
