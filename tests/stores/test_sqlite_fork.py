@@ -6,10 +6,12 @@ file while the others go on.
 
 import os
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 
+from mainspring.stores.sqlite import fork
 from tests.stores import forking
 
 pytestmark = [
@@ -461,6 +463,21 @@ print(rows())
 
 
 # What is no fork of the program
+
+
+def test_forks_that_overlap_share_one_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else forks of several threads keep the store closed for as long as a transaction lasts."""
+    guard = fork.ForkGuard()
+    connection = sqlite3.connect(":memory:", factory=fork.Connection)
+    guard.opening(connection)
+    monkeypatch.setattr(fork, "PAUSE_LIMIT_S", 0.01)
+    guard.before_fork()
+    monkeypatch.setattr(fork, "PAUSE_LIMIT_S", 600)
+    second = threading.Thread(target=guard.before_fork, daemon=True)
+    second.start()
+    second.join(30)
+    assert not second.is_alive()
+    connection.close()
 
 
 def test_a_subprocess_does_not_close_the_file(tmp_path: Path) -> None:

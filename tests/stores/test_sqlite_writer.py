@@ -445,6 +445,21 @@ async def test_an_error_of_the_disk_does_not_close_the_connection(world: World, 
     await world.enqueue()
 
 
+async def test_a_reader_whose_rollback_fails_closes_its_connection(store: SqliteStore) -> None:
+    """Every later fork of the process would wait for it, and the child could not use the file."""
+
+    def fail(session: Session) -> None:
+        session.connection.set_authorizer(
+            lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
+        )
+        raise ValueError("in the read")
+
+    with pytest.raises(ValueError, match="in the read"):
+        await store._read(fail)
+
+    assert not store._file.reader._in_use
+
+
 def move(file: Path, there: Path) -> None:
     file.replace(there)
 

@@ -32,8 +32,8 @@ from mainspring.runtime.part import PartMaker, Seat
 from mainspring.runtime.parts import Parts
 from mainspring.runtime.planned import Planned
 from mainspring.runtime.service import ServiceDefinition
-from mainspring.runtime.thread_of_its_own import in_a_thread_of_its_own
 from mainspring.runtime.settler import LOCKED_RETRY_S
+from mainspring.runtime.thread_of_its_own import in_a_thread_of_its_own
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.supervise import Proceed, Stop

@@ -384,6 +384,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
     async def declare_dead(self, node: NodeId, term: int, counter: int | None = None) -> bool:
         died = await self._run(lambda: nodes.declare_dead(self._at, node, term, counter), whole=True)
         if died:
+            self._holdings.pop(node, None)
             self._committed(None)
         return died
 

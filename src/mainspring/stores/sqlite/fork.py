@@ -55,6 +55,8 @@ class ForkGuard:
         """Connections of the parent, which must never be closed here: the last one to close deletes the log."""
         self._inherited: frozenset[tuple[int, int]] = frozenset()
         self._forks = 0
+        self._give_up_at = 0.0
+        """End of the pause; one for all forks that overlap, else they would extend it one after the other."""
 
     @property
     def is_forking(self) -> bool:
@@ -106,13 +108,14 @@ class ForkGuard:
 
     def before_fork(self) -> None:
         with self._changed:
+            if not self._forks:
+                self._give_up_at = time.monotonic() + PAUSE_LIMIT_S
             self._forks += 1
             pools = tuple(self._pools)
         for pool in pools:
             pool.close()
-        give_up_at = time.monotonic() + PAUSE_LIMIT_S
         with self._changed:
-            while self._open and (left := give_up_at - time.monotonic()) > 0:
+            while self._open and (left := self._give_up_at - time.monotonic()) > 0:
                 self._changed.wait(left)
 
     def after_fork_in_parent(self) -> None:

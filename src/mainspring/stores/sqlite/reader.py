@@ -112,9 +112,13 @@ class Reader:
             seen = look(session)
             connection.execute("COMMIT")
         except BaseException as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            if spoils_connection(error):
+            is_spoilt = spoils_connection(error)
+            try:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                is_spoilt = True
+            if is_spoilt:
                 with self._lock:
                     self._in_use.discard(connection)
                 connection.close()
