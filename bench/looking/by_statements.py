@@ -9,7 +9,6 @@ import asyncpg
 
 from bench.looking.names import MESSAGE, NODE, QUEUES, RARE, RARE_KEY, RARE_QUEUE, RARE_TASK, TAG, TASKS
 from mainspring.stores.port import Store
-from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.rows import facts_bytes
 from mainspring.stores.postgres.statements import qualified
 from mainspring.stores.records import Facts, NodeRecord, Process
@@ -22,23 +21,23 @@ CHUNK = 100_000
 _NUMBERED = """
 WITH numbered AS (
     SELECT
-        n, now() - make_interval(secs => {count} - n) AS at, lanes.*,
+        n, now() - make_interval(secs => {count} - n) AS at, kinds.queue, kinds.task,
         (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - ({count} - n) * 1000), 12, '0') || '7'
             || lpad(to_hex(n % 4096), 3, '0') || '8' || lpad(to_hex(n), 15, '0'))::uuid AS id
     FROM generate_series({first}, {last}) AS n
-    JOIN (VALUES {lanes}) AS lanes (place, number, queue, task)
-        ON lanes.place = CASE WHEN n <= {rare} THEN {lane_count} ELSE n / 7 % {lane_count} END
+    JOIN (VALUES {kinds}) AS kinds (place, queue, task)
+        ON kinds.place = CASE WHEN n <= {rare} THEN {kind_count} ELSE n / 7 % {kind_count} END
     WHERE (n % 5 = 0) = {active}
 )
 """
 # Of those that wait or run: 1 of 100 runs, 1 is to be tried again, 20 are for later.
 _JOBS = """
 INSERT INTO mainspring.jobs (
-    id, lane, home, queue, task, priority, state, run_at, attempt, loss_limit, lease, max_attempts, policy, node,
+    id, queue, task, priority, state, run_at, attempt, loss_limit, lease, max_attempts, policy, node,
     started_at, enqueued_at, key, facts, payload
 )
 SELECT
-    id, CASE WHEN n / 5 % 100 > 0 THEN number END, number, queue, task, 50,
+    id, queue, task, 50,
     CASE
         WHEN n / 5 % 100 = 0 THEN 'running' WHEN n / 5 % 100 = 1 THEN 'retrying' WHEN n / 5 % 100 < 22 THEN 'scheduled'
         ELSE 'ready'
@@ -79,12 +78,12 @@ async def fill(store: Store, url: str, count: int) -> datetime:
     await store.join(
         NodeRecord(id=NODE, process=Process(host="bench", pid=1, started="now"), tasks=frozenset([*TASKS, RARE_TASK]))
     )
-    lanes = [Lane(queue, task, 50) for task in TASKS for queue in QUEUES]
-    rows = [*enumerate(lanes), (len(lanes), Lane(RARE_QUEUE, RARE_TASK, 50))]
+    kinds = [(queue, task) for task in TASKS for queue in QUEUES]
+    rows = enumerate([*kinds, (RARE_QUEUE, RARE_TASK)])
     words: dict[str, object] = {
         "count": count,
-        "lane_count": len(lanes),
-        "lanes": ", ".join(f"({place}, {lane.number}, '{lane.queue}', '{lane.task}')" for place, lane in rows),
+        "kind_count": len(kinds),
+        "kinds": ", ".join(f"({place}, '{queue}', '{task}')" for place, (queue, task) in rows),
         "policy": POLICY,
         "rare": RARE,
         "rare_key": RARE_KEY,

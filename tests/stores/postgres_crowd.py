@@ -21,7 +21,6 @@ from mainspring.core.names import Name
 from mainspring.core.outcome import AttemptError, Outcome, Raised, Succeeded
 from mainspring.ids import new_id
 from mainspring.stores.postgres import PostgresStore
-from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.statements import qualified
 from mainspring.stores.records import (
     Claimed,
@@ -182,9 +181,9 @@ WITHIN_A_SECOND = 1.3
 """Seconds until what nobody has announced has started, with something for a machine that others use too."""
 _LATE = """
 INSERT INTO mainspring.jobs (
-    id, lane, home, queue, task, priority, state, run_at, loss_limit, max_attempts, policy, enqueued_at, payload
+    id, queue, task, priority, state, run_at, loss_limit, max_attempts, policy, enqueued_at, payload
 )
-VALUES ($1, $2, $2, 'default', $3, 50, 'ready', $4, 3, 3, $5, now(), '{"v":1,"args":{}}')
+VALUES ($1, 'default', $2, 50, 'ready', $3, 3, 3, $4, now(), '{"v":1,"args":{}}')
 """
 
 
@@ -208,8 +207,8 @@ async def soon(
 
 async def insert_late(connection: "asyncpg.Connection", schema: str, task: Name, run_at: datetime) -> JobId:
     """Insert a job as somebody would who tells nobody."""
-    job, lane = some_id(), Lane("default", task, 50).number
-    await connection.execute(qualified(_LATE, schema), job, lane, str(task), run_at, POLICY)
+    job = some_id()
+    await connection.execute(qualified(_LATE, schema), job, str(task), run_at, POLICY)
     return job
 
 

@@ -12,7 +12,6 @@ from mainspring.core.names import Name
 from mainspring.core.rules import Every
 from mainspring.core.schedule import Plan, Schedule, Template
 from mainspring.core.steps import create
-from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.statements import qualified
 from mainspring.stores.records import NodeRecord, Process
 from mainspring.stores.schedules import schedule_bytes
@@ -21,7 +20,7 @@ from tests.servers.postgres import Server
 QUEUES = ("default", "mail", "photos")
 PRIORITIES = (10, 50)
 TASKS = (Name("", "mail.send"), Name("photos", "resize"))
-LANES = [Lane(queue, task, priority) for queue in QUEUES for task in TASKS for priority in PRIORITIES]
+KINDS = [(queue, task, priority) for queue in QUEUES for task in TASKS for priority in PRIORITIES]
 DEAD = "node-0"
 NODES = [DEAD, *(f"node-{number}" for number in range(1, 6))]
 POLICY = "[10000000,0,3153600000000000,86400000000,604800000000,1.0,0.0]"
@@ -30,12 +29,11 @@ KEYS = 200
 # Of a thousand jobs: 2 run, 100 are parked, 300 are for later, the rest is due.
 _JOBS = """
 INSERT INTO mainspring.jobs (
-    id, lane, home, queue, task, priority, state, parked, run_at, attempt, loss_limit, lease, max_attempts, policy, node,
+    id, queue, task, priority, state, parked, run_at, attempt, loss_limit, lease, max_attempts, policy, node,
     started_at, enqueued_at, key, unique_key, unique_on_conflict, parent, traced, payload
 )
 SELECT
-    lpad(to_hex(n), 32, '0')::uuid, CASE WHEN n % 1000 >= 102 THEN lanes.number END, lanes.number, lanes.queue, lanes.task,
-    lanes.priority,
+    lpad(to_hex(n), 32, '0')::uuid, kinds.queue, kinds.task, kinds.priority,
     CASE WHEN n % 1000 < 2 THEN 'running' WHEN n % 1000 BETWEEN 102 AND 401 THEN 'scheduled' ELSE 'ready' END,
     n % 1000 BETWEEN 2 AND 101,
     CASE
@@ -48,7 +46,7 @@ SELECT
     CASE WHEN n % 10 = 0 THEN 'return' END, CASE WHEN n % 50 = 0 THEN lpad(to_hex(n / 5000), 32, '0')::uuid END, n % 100 = 0,
     '{{}}'
 FROM generate_series(1, {count}) AS n
-JOIN (VALUES {lanes}) AS lanes (place, number, queue, task, priority) ON lanes.place = n / 1000 % {lane_count}
+JOIN (VALUES {kinds}) AS kinds (place, queue, task, priority) ON kinds.place = n / 1000 % {kind_count}
 """
 _HISTORY = """
 INSERT INTO mainspring.history (
@@ -56,12 +54,12 @@ INSERT INTO mainspring.history (
     finished_at, keep_until, cause, node, settled_by, enqueued_at, parent, payload
 )
 SELECT
-    lpad(to_hex(n + {count} * 10), 32, '0')::uuid, lanes.queue, lanes.task, lanes.priority,
+    lpad(to_hex(n + {count} * 10), 32, '0')::uuid, kinds.queue, kinds.task, kinds.priority,
     CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'succeeded' END, now(), 1, 0, 0, 3, 1, 2, 3, '{policy}', now(),
     now() + make_interval(hours => (n % 288)::integer), CASE WHEN n % 100 = 0 THEN 'exhausted' END, 'node-1', 'node-1', now(),
     CASE WHEN n % 50 = 0 THEN lpad(to_hex(n / 5000), 32, '0')::uuid END, '{{}}'
 FROM generate_series(1, {count}) AS n
-JOIN (VALUES {lanes}) AS lanes (place, number, queue, task, priority) ON lanes.place = n / 1000 % {lane_count}
+JOIN (VALUES {kinds}) AS kinds (place, queue, task, priority) ON kinds.place = n / 1000 % {kind_count}
 """
 _NODES = """
 INSERT INTO mainspring.nodes (id, alive, joined_at, died_at, record)
@@ -162,17 +160,16 @@ END $$
 
 def fill(server: Server, schema: str, count: int, *, beats: bool = True) -> None:
     """Fill a store's tables: so many jobs that wait or run, and as many that have finished; older ones have no `beats`."""
-    lanes = ", ".join(
-        f"({place}, {lane.number}, '{lane.queue}', '{lane.task}', {lane.priority}::smallint)"
-        for place, lane in enumerate(LANES)
+    kinds = ", ".join(
+        f"({place}, '{queue}', '{task}', {priority}::smallint)" for place, (queue, task, priority) in enumerate(KINDS)
     )
     process = Process(host="here", pid=1, started="today")
     record = NodeRecord(id=NodeId("a node"), process=process, tasks=frozenset(TASKS))
     words = {
         "record": msgspec.json.encode(record).decode(),
         "count": count,
-        "lanes": lanes,
-        "lane_count": len(LANES),
+        "kinds": kinds,
+        "kind_count": len(KINDS),
         "nodes": len(NODES),
         "policy": POLICY,
         "keys": KEYS,

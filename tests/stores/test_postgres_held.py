@@ -10,7 +10,6 @@ import pytest
 from mainspring.core.job import NodeId
 from mainspring.core.limits import Gate, Scope
 from mainspring.stores.postgres import PostgresStore, nodes
-from mainspring.stores.postgres.lanes import Lane
 from mainspring.stores.postgres.lines import EVERY
 from mainspring.stores.postgres.statements import in_schema
 from mainspring.stores.records import Claimed, NodeRecord, Process
@@ -23,11 +22,11 @@ from tests.stores.postgres_wires import on_real_time
 BATCH = 100
 LATER = """
 INSERT INTO mainspring.jobs (
-    id, lane, home, queue, task, priority, state, run_at, loss_limit, max_attempts, policy, enqueued_at, payload
+    id, queue, task, priority, state, run_at, loss_limit, max_attempts, policy, enqueued_at, payload
 )
 SELECT
-    gen_random_uuid(), $2::bigint, $2, 'default', 'mail.send', 50, 'scheduled', now() + make_interval(secs => 60 + n), 3, 3,
-    $3::text, now(), '{}'
+    gen_random_uuid(), 'default', 'mail.send', 50, 'scheduled', now() + make_interval(secs => 60 + n), 3, 3,
+    $2::text, now(), '{}'
 FROM generate_series(1, $1::integer) AS n
 """
 
@@ -315,7 +314,7 @@ async def test_jobs_that_are_not_due_for_long_do_not_matter(postgres: Server, po
     async with crowd(postgres, postgres_schema) as those:
         node = await those.node()
         without = await rounds(node, 2, 500)
-        await those.sql(LATER, later, Lane("default", SEND, 50).number, POLICY)
+        await those.sql(LATER, later, POLICY)
         with_them = await rounds(node, 2, 500)
 
         assert max(with_them[-1]) <= 1.5 * max(without[-1]), (without, with_them)

@@ -75,8 +75,8 @@ def enqueue(verbs: Verbs, id_: JobId | None = None) -> JobId:
     verbs.sql(
         """
         INSERT INTO mainspring.jobs (
-            id, lane, home, queue, task, priority, state, run_at, loss_limit, max_attempts, policy, enqueued_at, payload
-        ) VALUES (%s, 1, 1, 'q', 'mail.send', 50, 'ready', now(), 3, 3, '[0,0,0,0,0,1.0,0.0]', now(), '')
+            id, queue, task, priority, state, run_at, loss_limit, max_attempts, policy, enqueued_at, payload
+        ) VALUES (%s, 'q', 'mail.send', 50, 'ready', now(), 3, 3, '[0,0,0,0,0,1.0,0.0]', now(), '')
         """,
         [id_],
     )
@@ -295,7 +295,7 @@ def test_a_claim_of_a_dead_node_that_is_committed_after_it_was_cleared_is_found_
     verbs.run(nodes.declare_dead(MORNING, record.id, term))
     verbs.run(pruned(MORNING + HOUR, ENOUGH))
     late = enqueue(verbs)
-    verbs.sql("UPDATE mainspring.jobs SET lane = NULL, state = 'running', node = 'dead', lease = 1")
+    verbs.sql("UPDATE mainspring.jobs SET state = 'running', node = 'dead', lease = 1")
     assert verbs.run(nodes.orphans(ENOUGH)) == ()
 
     verbs.run(pruned(MORNING + DAY, ENOUGH))
@@ -306,7 +306,7 @@ def test_a_claim_of_a_dead_node_that_is_committed_after_it_was_cleared_is_found_
 def test_the_sweep_over_keys_with_parked_jobs_goes_on_where_it_ended(verbs: Verbs) -> None:
     for key in (b"", b"a", b"b", b"c", b"d"):
         id_ = enqueue(verbs)
-        verbs.sql("UPDATE mainspring.jobs SET lane = NULL, parked = true, key = %s WHERE id = %s", [key, id_])
+        verbs.sql("UPDATE mainspring.jobs SET parked = true, key = %s WHERE id = %s", [key, id_])
 
     def swept(after: tuple[str, bytes]) -> tuple[list[bytes], tuple[str, bytes]]:
         _, after = verbs.run(gates.mend(None, 2, after))
@@ -356,7 +356,7 @@ def test_a_key_whose_job_comes_back_while_it_is_looked_at_is_not_freed(postgres:
 
 def test_accounts_of_keys_are_kept_while_they_say_something(verbs: Verbs) -> None:
     parked = enqueue(verbs)
-    verbs.sql("UPDATE mainspring.jobs SET lane = NULL, parked = true, key = 'parked' WHERE id = %s", [parked])
+    verbs.sql("UPDATE mainspring.jobs SET parked = true, key = 'parked' WHERE id = %s", [parked])
     for key, spent_until, look_at in [
         ("paid", MORNING - DAY, None),
         ("empty", None, None),

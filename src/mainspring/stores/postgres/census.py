@@ -1,4 +1,4 @@
-"""The census: how many jobs have not ended, lane by lane, within a time."""
+"""The census: how many jobs have not ended, task by task, within a time."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,12 +10,14 @@ from mainspring.stores.postgres.search import Time
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Verb
 
-_LANES: Final = statement("census_lanes")
+_LINES: Final = statement("census_lines")
 _COUNT: Final = statement("census_count")
 _REST: Final = statement("census_rest")
 _NEW: Final = statement("census_new")
 _AT_ONCE: Final = 8
-"""Lanes that are counted by one statement: ten milliseconds, if each holds as many as are counted."""
+"""Tasks and priorities that are counted by one statement: ten milliseconds, if each has as many jobs as are counted."""
+_READ: Final = 2 * MOST
+"""Jobs of a task and priority that are read, due and later: a few queues that share it are counted too."""
 _FIRST: Final = 1000
 _LAST: Final = 16_000
 """Jobs that are looked at, at first and at most, to say how many are new."""
@@ -45,20 +47,20 @@ class Counting:
     time: Time
     at: datetime | None = None
     kinds: dict[tuple[str, str], _Kind] = field(default_factory=dict)
-    left: list[tuple[int, str, str]] = field(default_factory=list)
-    """Lanes of kinds that are not counted yet, kind by kind."""
+    left: list[tuple[str, int]] = field(default_factory=list)
+    """Tasks and priorities that are not counted yet, task by task."""
     enqueued: int = 0
     is_whole: bool = False
 
     def census(self, now: datetime) -> Census:
-        """Say what is known: a kind is told when all its lanes are counted."""
-        unknown = {(queue, task) for _, queue, task in self.left}
+        """Return the kinds whose task is counted in all priorities."""
+        unknown = {task for task, _ in self.left}
         return Census(
             at=self.at or now,
             counts=tuple(
                 Count(queue=queue, task=task, due=kind.due, later=kind.later, running=kind.running, oldest=kind.oldest)
                 for (queue, task), kind in sorted(self.kinds.items())
-                if (queue, task) not in unknown
+                if task not in unknown
             ),
             enqueued=self.enqueued,
             complete=self.is_whole,
@@ -72,19 +74,19 @@ def count(at: datetime | None, counting: Counting) -> Verb[None]:
     """Count all that has not ended. Several statements, in one transaction."""
     counting.kinds.clear()  # where the connection was lost, it is begun anew
     yield counting.time.ask()
-    (clock, *lanes) = yield Ask(_LANES, (at,))
-    now: datetime = clock[3]
-    left = sorted(((lane, queue, task) for lane, queue, task, _ in lanes), key=lambda one: one[1:])
+    (clock, *lines) = yield Ask(_LINES, (at,))
+    now: datetime = clock[2]
+    left = sorted((task, priority) for task, priority, _ in lines)
     counting.left = left
     for queue, task, running, due, later, oldest in (yield Ask(_REST, (now, 10 * MOST))):
         counting.of(queue, task).add(due, later, running, oldest)
     counting.at = now
     yield from _look_for_new(counting, now)
     while left and not counting.time.is_up:
-        some = {lane: (queue, task) for lane, queue, task in left[:_AT_ONCE]}
         yield counting.time.ask()
-        for lane, due, later, oldest in (yield Ask(_COUNT, (list(some), now, MOST))):
-            counting.of(*some[lane]).add(due, later, 0, oldest)
+        tasks, priorities = zip(*left[:_AT_ONCE], strict=True)
+        for task, queue, due, later, oldest in (yield Ask(_COUNT, (list(tasks), list(priorities), now, _READ))):
+            counting.of(queue, task).add(due, later, 0, oldest)
         del left[:_AT_ONCE]
     counting.is_whole = not left
 

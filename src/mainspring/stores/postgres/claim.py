@@ -1,36 +1,49 @@
 """Claiming: giving jobs to a node, each under a new lease.
 
-A claim looks, chooses, and takes what it chose, in two statements that each stand alone: what another node was faster
-with is left to it. Where the order is all there is to choose by, both are one. What has gates to pass is claimed in
-`through.py`.
+A claim reads, chooses, and takes the jobs that it chose, in two statements that each stand alone; a job that another node
+has taken meanwhile is left to it. Where the order is all there is to choose by, both are one. Jobs that have gates to pass
+are claimed in `through.py`.
 """
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
 from mainspring.stores.postgres.deliver import delivery, take, traces_of, with_terms
-from mainspring.stores.postgres.lanes import Lane
-from mainspring.stores.postgres.lines import Lines, Marks, asked_of
+from mainspring.stores.postgres.lines import (
+    ENTRIES,
+    MAX_ENTRIES,
+    MORE,
+    Kind,
+    Line,
+    Lines,
+    Position,
+    Positions,
+    Source,
+    lines_of,
+)
 from mainspring.stores.postgres.pick import Picked, next_due, pick
-from mainspring.stores.postgres.sight import Sight, look
+from mainspring.stores.postgres.rows import Care
+from mainspring.stores.postgres.sight import Scan, Sight, look, names
 from mainspring.stores.postgres.statements import statement
-from mainspring.stores.postgres.verb import Ask, Verb
+from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import Claimed, ClaimRequest
 
-_GRAB: Final = statement("grab")
-_TURN: Final = itemgetter(2, 0)  # run_at and id
+_GRAB: Final = {Kind.ALL: statement("grab"), Kind.TASK: statement("grab_task"), Kind.QUEUE: statement("grab_queue")}
+_ORDER: Final = itemgetter(2, 0)  # run_at and id
+_PRIORITY: Final = 21
+_CARE: Final = 22
+_NOW: Final = 23
 _TRIES: Final = 4
-"""How often a claim begins anew because others were faster with all that it had chosen."""
-FEW: Final = 8
-"""How many jobs of each lane are looked at at least, and how many lanes a grab may ask."""
+"""How often a claim begins anew because others have taken all that it had chosen."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Passes(NamedTuple):
-    """What a plain claim found out: the jobs, or the gates and breakers that have to be held for them."""
+    """The result of a plain claim: the jobs, or the gates and breakers that have to be held for them."""
 
     claimed: Claimed | None
     gates: Sequence[Gate] = ()
@@ -38,113 +51,121 @@ class Passes(NamedTuple):
 
 
 def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claimed | None]:
-    """Claim in one statement, where something is expected and order is all there is to choose by; None: it is not.
+    """Claim in one statement, where a job is expected and order is all there is to choose by; None: it is not.
 
-    It does not look for what is left; the claim after it does.
+    It does not look for jobs that are left; the claim after it does.
     """
-    asked = asked_of(lines, request)
-    wanted = request.room + request.ahead
-    if request.ahead and any(lane.last for _, lane in asked):
-        # No more last chances than can start. This limits other jobs too, so only if the claim before met last chances.
-        wanted = request.room if lines.last_chances else 0
-    if (
-        not asked
-        or not wanted
-        or not lines.expects
-        or not _is_plain(lines, request, [lane for _, lane in asked], wanted)
-    ):
+    line = _only_line(lines, request) if lines.expects else None
+    if line is None:
         return None
-    marks = lines.marks()
-    if any(number not in marks.by_lane for number, _ in asked):  # to be looked at as a whole, and the result remembered
-        return None
+    # No more last chances than can start. This limits other jobs too, so only if the claim before met last chances.
+    wanted = request.room if lines.last_chances and request.ahead else request.room + request.ahead
+    sources = lines.sources([line])
+    began = lines.positions()
+    if not wanted or not sources or any(source not in began.by_source for source in sources):
+        return None  # to be read from the start, and the result remembered
     gaps = lines.gaps(whole=False)
-    positions = [marks.of(number) for number, _ in asked]
+    positions = [began.of(source) for source in sources]
     rows = yield Ask(
-        _GRAB,
+        _GRAB[line.kind],
         (
             at,
             request.node,
             request.term,
             lines.rules.version,
             *gaps,
-            [number for number, _ in asked],
-            [lane.priority for _, lane in asked],
-            [mark_at for mark_at, _ in positions],
-            [mark_id for _, mark_id in positions],
+            [source.priority for source in sources],
+            [position_at for position_at, _ in positions],
+            [position_id for _, position_id in positions],
             wanted,
+            ENTRIES + 4 * wanted,
+            request.room,
             request.number,
+            line.name if line.kind is Kind.TASK else names(line.tasks),
+            line.name if line.kind is Kind.QUEUE else list(line.without),
         ),
     )
-    lines.expects = len(rows) == wanted
-    lines.last_chances = any(lines.lanes[row[19]].last for row in rows)
+    lines.last_chances = any(row[_CARE] == Care.LAST_CHANCE for row in rows)
+    lines.expects = len(rows) == wanted or (lines.last_chances and bool(rows))
     if not rows:
         return None
     if gaps[0]:
         lines.looked_into_gaps(0)
-    now: datetime = rows[0][20]
-    rows = sorted(rows, key=_TURN)
-    if len(asked) > 1:
-        rows.sort(key=lambda row: -lines.lanes[row[19]].priority)
-    lines.advance(marks, {row[19]: (row[2], row[0]) for row in rows}, now, 0)
+    now = _EPOCH + timedelta(seconds=rows[0][_NOW])
+    rows = sorted(rows, key=_ORDER)
+    if len(sources) > 1:
+        rows.sort(key=lambda row: -row[_PRIORITY])
+    lines.advance(began, dict(_last(line, rows)), now, 0)
     traces = yield from traces_of(rows)
-    deliveries = tuple(delivery(request.node, lines.lanes[row[19]], row, traces.get(row[0])) for row in rows)
+    deliveries = tuple(delivery(request.node, row, traces.get(row[0])) for row in rows)
     return Claimed(deliveries=with_terms(lines.rules, deliveries), next_due=now)
 
 
-def _is_plain(lines: Lines, request: ClaimRequest, lanes: Sequence[Lane], wanted: int) -> bool:
-    if len(lanes) > FEW or request.due_by is not None or any(lane.suspect for lane in lanes):
-        return False
-    if any(request.room_in(lane.queue) < wanted for lane in lanes):
-        return False
+def _only_line(lines: Lines, request: ClaimRequest) -> Line | None:
+    """The line of a request that has one, in which every job may be taken; None: there are others, or gates to pass."""
     rules = lines.rules
-    if rules.unclosed and any(lane.task in rules.unclosed for lane in lanes):
-        return False
-    return not rules.gates or not any(rules.whole(lane) or rules.keyed(lane.task) for lane in lanes)
+    if request.due_by is not None or (lines.suspects and request.suspects > 0):
+        return None
+    asked = lines_of(rules, request, lines.now())
+    if len(asked) != 1 or any(rules.restricts(task) for task in asked[0].tasks):
+        return None
+    (line,) = asked
+    if line.kind is not Kind.QUEUE:
+        return line
+    has_room = request.room_in(line.name) >= request.room + request.ahead
+    return line if has_room and not any(rules.gates_of(task, line.name) for task in line.tasks) else None
+
+
+def _last(line: Line, rows: Iterable[Row]) -> Iterator[tuple[Source, Position]]:
+    """The last job of each priority, in the order of the rows."""
+    for row in rows:
+        yield Source(line, row[_PRIORITY]), (row[2], row[0])
 
 
 def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Passes]:
-    """Claim what has no gate to pass. Statements that stand alone."""
-    marks = lines.marks()
+    """Claim jobs that have no gate to pass. Statements that stand alone."""
+    began = lines.positions()
     tries = 0
     while True:
-        sight, picked = yield from _choose(at, request, lines, marks)
-        if not picked.jobs and marks.skips and not lines.hears():
-            marks = lines.whole()  # that there is nothing must be true
+        sight, picked = yield from _choose(at, request, lines, began)
+        if not picked.jobs and began.skip and not lines.hears() and lines.may_read_all:
+            began = lines.from_start()  # that there is nothing must be true
             continue
         held = _gates_to_hold(sight, picked)
-        probes = {line.lane.task for _, line in picked.jobs} & sight.trials.keys() if sight.trials else ()
+        probes = {job.task for job in picked.jobs} & sight.trials.keys() if sight.trials else ()
         if held or probes:
             return Passes(None, held, tuple(probes))
         deliveries = yield from take(at, request, sight, picked)
-        lines.advance(marks, picked.marks, sight.now, sight.took)
+        lines.advance(began, picked.positions, sight.now, sight.took)
         tries += 1
-        lines.last_chances = any(line.lane.last for line in sight.lines if line.number in picked.last)
+        lines.last_chances = picked.last_chances
         lines.expects = bool(deliveries) and (lines.last_chances or not request.room + request.ahead > len(deliveries))
         if deliveries or not picked.jobs or tries == _TRIES:
-            missed = len(deliveries) < len(picked.jobs)
+            missed = len(deliveries) < len(picked.jobs) or picked.cut_short
             return Passes(Claimed(deliveries=deliveries, next_due=sight.now if missed else next_due(sight, picked, {})))
-        marks = lines.marks()
+        began = lines.positions()
 
 
-def _choose(at: datetime | None, request: ClaimRequest, lines: Lines, marks: Marks) -> Verb[tuple[Sight, Picked]]:
-    """Look at as much as is needed to choose, which of many lanes is a little of each."""
-    wanted = request.room + request.ahead
-    lanes = max(1, len(asked_of(lines, request)))
-    most = wanted if lanes == 1 else min(wanted, FEW + 2 * wanted // lanes)
-    sight = yield from look(at, request, lines, marks, max(1, most))
-    picked = pick(sight, request, {})
-    if picked.cut_short and most < wanted:
-        sight = yield from look(at, request, lines, marks, wanted)
+def _choose(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positions) -> Verb[tuple[Sight, Picked]]:
+    """Read as much as is needed to choose, which of many sources is a little of each."""
+    wanted = max(1, request.room + request.ahead)
+    count = len(lines.sources(lines_of(lines.rules, request, lines.now())))
+    most = wanted if count <= 1 else min(wanted, 8 + 2 * wanted // count)
+    scan = Scan(most, ENTRIES + 4 * wanted)
+    while True:
+        sight = yield from look(at, request, lines, began, scan)
         picked = pick(sight, request, {})
-    return sight, picked
+        if not picked.cut_short or scan.entries >= MAX_ENTRIES:
+            return sight, picked
+        # Many entries are of jobs that the request may not have, or most of the due jobs are in one source.
+        scan = Scan(wanted, min(scan.entries * MORE, MAX_ENTRIES))
 
 
 def _gates_to_hold(sight: Sight, picked: Picked) -> list[Gate]:
-    """The gates that a claim has to hold: none, if nothing that it chose has one to pass, and no key is to be looked at."""
+    """The gates that a claim has to hold: none, if no chosen job has one to pass, and no key is to be looked at."""
     if not sight.rules.gates:
         return []
     due = [keyed.gate for keyed in sight.keyed.values() if sight.is_due(keyed)]
-    taken = {line.number: line for _, line in picked.jobs}.values()
-    if not due and not any(sight.gates_of(line) for line in taken):
+    if not due and not any(sight.gates_of(job) for job in picked.jobs):
         return []
     return list({(gate.scope, gate.name): gate for gate in (*due, *sight.gates)}.values())

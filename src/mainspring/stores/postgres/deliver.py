@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from mainspring.core.job import WAITING, Claim, Job, JobId, NodeId, State
 from mainspring.core.outcome import AttemptError
-from mainspring.stores.postgres.lanes import Lane
-from mainspring.stores.postgres.lines import Rules
 from mainspring.stores.postgres.pick import Picked
-from mainspring.stores.postgres.rows import error, facts, key_text, policy, shown_key
+from mainspring.stores.postgres.rows import error, facts, key_text, name, policy, shown_key
+from mainspring.stores.postgres.rules import Rules
 from mainspring.stores.postgres.sight import Sight
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
@@ -27,13 +26,23 @@ def take(at: datetime | None, request: ClaimRequest, sight: Sight, picked: Picke
     """Take what was chosen, as far as it can still be had; in the order in which it was chosen."""
     if not picked.jobs:
         return ()
-    lanes = {id_: line.lane for id_, line in picked.jobs}
-    numbers = [line.number for _, line in picked.jobs]
-    rows = yield Ask(_TAKE, (at, request.node, sight.rules.version, list(lanes), numbers, request.term, request.number))
+    rows = yield Ask(
+        _TAKE,
+        (
+            at,
+            request.node,
+            sight.rules.version,
+            [job.id for job in picked.jobs],
+            [job.queue for job in picked.jobs],
+            [job.care for job in picked.jobs],
+            request.term,
+            request.number,
+        ),
+    )
     traces = yield from traces_of(rows)
     taken = {row[0]: row for row in rows}
     deliveries = tuple(
-        delivery(request.node, lanes[id_], row, traces.get(id_)) for id_ in lanes if (row := taken.get(id_)) is not None
+        delivery(request.node, row, traces.get(job.id)) for job in picked.jobs if (row := taken.get(job.id)) is not None
     )
     return with_terms(sight.rules, deliveries)
 
@@ -55,29 +64,29 @@ def traces_of(rows: Sequence[Row]) -> Verb[dict[JobId, list[Any]]]:
     return {job: kept for job, *kept in (yield Ask(_TRACES, (traced,)))} if traced else {}
 
 
-def delivery(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
+def delivery(node: NodeId, row: Row, traces: Sequence[Any] | None) -> Delivery:
     """Return the delivery of a row; for a row that cannot be decoded, a delivery that can only be ended."""
     try:
-        return _decoded(node, lane, row, traces)
+        return _decoded(node, row, traces)
     except Exception as error:  # noqa: BLE001 -- any row can be claimed, whatever it contains
-        return _undecoded(node, lane, row, problem(error))
+        return _undecoded(node, row, problem(error))
 
 
-def _undecoded(node: NodeId, lane: Lane, row: Row, error: AttemptError) -> Delivery:
+def _undecoded(node: NodeId, row: Row, error: AttemptError) -> Delivery:
     (
         id_, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,
-        enqueued_at, payload, _traced, _expires_at, _timeout, key, *_,
+        enqueued_at, payload, _traced, _expires_at, _timeout, key, _parent, _facts, queue, task, priority, *_,
     ) = row  # fmt: skip
     backoff, retention, of_schedule = readable(policy, stored_policy, POLICY)
     job = Job(
         id=id_,
-        task=lane.task,
+        task=name(task),
         state=State.RUNNING,
         run_at=run_at,
         backoff=backoff,
         max_attempts=max_attempts,
-        queue=lane.queue,
-        priority=lane.priority,
+        queue=queue,
+        priority=priority,
         attempt=attempt,
         granted=granted,
         losses=losses,
@@ -97,22 +106,22 @@ def _undecoded(node: NodeId, lane: Lane, row: Row, error: AttemptError) -> Deliv
     )
 
 
-def _decoded(node: NodeId, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
+def _decoded(node: NodeId, row: Row, traces: Sequence[Any] | None) -> Delivery:
     """Make what a node is given, with only those fields named that say something: it takes a third of the time."""
     (
         id_, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,
-        enqueued_at, payload, _traced, expires_at, timeout, key, parent, stored_facts, _home, _now,
+        enqueued_at, payload, _traced, expires_at, timeout, key, parent, stored_facts, queue, task, priority, *_,
     ) = row  # fmt: skip
     backoff, retention, of_schedule = policy(stored_policy)
     job = Job(
         id=id_,
-        task=lane.task,
+        task=name(task),
         state=State.RUNNING,
         run_at=run_at,
         backoff=backoff,
         max_attempts=max_attempts,
-        queue=lane.queue,
-        priority=lane.priority,
+        queue=queue,
+        priority=priority,
         attempt=attempt,
         losses=losses,
         loss_limit=loss_limit,

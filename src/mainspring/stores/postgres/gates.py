@@ -107,8 +107,10 @@ def look_later(
 def keys_in(sight: Sight) -> Verb[dict[tuple[Name, str], Passage]]:
     """How the gates of all keys stand that are in sight."""
     wanted: defaultdict[Name, set[str]] = defaultdict(set)
-    for line in sight.lines:
-        wanted[line.lane.task].update(key for key in line.keys or () if key is not None)
+    for read in sight.reads:
+        for job in read.jobs:
+            if job.key is not None:
+                wanted[job.task].add(job.key)
     passages: dict[tuple[Name, str], Passage] = {}
     for task, keys in wanted.items():
         gate = sight.rules.keyed(task)

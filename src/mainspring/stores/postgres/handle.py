@@ -15,7 +15,8 @@ from mainspring.stores.postgres import gates, log, nodes, partitions
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.head import Head
 from mainspring.stores.postgres.holdings import Holdings
-from mainspring.stores.postgres.lines import LONG_AGO, Lines
+from mainspring.stores.postgres.lines import Lines
+from mainspring.stores.postgres.rules import LONG_AGO
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.skew import Skew
 from mainspring.stores.postgres.transaction import PostgresTransaction
@@ -122,7 +123,7 @@ class Handle:
 
     def _opened_up(self) -> None:
         """Tell everyone that what was held back may be claimed, however long it has been due."""
-        self._lines.forget_marks()
+        self._lines.forget_positions()
         self._committed(LONG_AGO)
 
 

@@ -1,273 +1,250 @@
-"""What a store remembers between two claims: which lanes there are, where each begins, and the rules.
+"""Lines of waiting jobs that a claim reads, and the positions at which it starts in them.
 
-All of it is a hint. Lanes and rules are checked by every claim, in the same statement that uses them. A mark says that
-nothing can be claimed in front of it; it is wrong when a transaction commits late, when one is rolled back that had its
-hands on a job, or when somebody enqueues into the past. Whoever does the last says so (`pull`); the others are found by
-a look at the whole, which forgets all marks, at least once a second.
+A line is a part of the waiting jobs that one index has in claim order: all of them (`jobs_by_order`), those of one queue
+(`jobs_by_queue`) or of one task (`jobs_by_task`). A request that has nothing to choose by but the order reads one line.
+Tasks with limits or a breaker that is not closed, and queues with limits or little room, have lines of their own, so that
+a job that may not run now is never in front of one that may. How many lines there are depends on what is declared, not on
+how many queues, tasks or jobs there are.
+
+A position is where nothing claimable is in front of, by line and priority. It steps over index entries of claimed jobs
+that cannot be removed while an old snapshot is held, and over jobs that the request may not have. It is a hint: a
+transaction that commits late, or one that is rolled back with a job locked, leaves a job in front of it. A job that is
+enqueued into the past pulls positions back (`pull`); the others are found by a read from the start, at least once a second.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from mainspring.core.breaker import Attempt, Breaker, Circuit, Phase, Refusal, refusal
-from mainspring.core.job import JobId
-from mainspring.core.limits import Gate, Rate, Scope
+from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
-from mainspring.stores.circuits import Kept
-from mainspring.stores.postgres.lanes import Lane
-from mainspring.stores.postgres.rows import name, shown_name
-from mainspring.stores.postgres.verb import Row
+from mainspring.stores.postgres.rules import Rules
 from mainspring.stores.records import ClaimRequest
 
 EVERY: Final = 0.9
-"""Seconds between two looks at the whole of a lane."""
+"""Seconds between two reads of a line from its start."""
 SHARE: Final = 20
-"""A look at the whole that took long is not repeated before so many times as long: it may cost a twentieth."""
+"""A read from the start is not repeated before this multiple of its duration: it takes a twentieth of the time at most."""
+LONG: Final = 0.02
+"""Seconds that a read from the start may take without a pause before the next one."""
 LATE: Final = timedelta(seconds=0.25)
-"""A mark stays so far behind the present: most transactions that enqueue commit within that time."""
-MOST_LANES: Final = 10_000
-"""Beyond so many, those are forgotten in which nothing waits."""
+"""Positions stay this far behind the present: most transactions that enqueue commit within that time."""
+MAX_POSITIONS: Final = 5_000
+"""Positions that are remembered; beyond, all are dropped."""
+
+ENTRIES: Final = 1000
+MORE: Final = 16
+MAX_ENTRIES: Final = 500_000
+"""Index entries that are read of each source, besides four for each wanted job: at first, times more, at most.
+
+500,000 entries of jobs that a request may not have take about 0.2 s; the next claim goes on where they end.
+"""
 
 Position = tuple[datetime, UUID]
 START: Final[Position] = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
-LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LOWEST: Final = -(1 << 63)
-_HIGHEST: Final = (1 << 63) - 1
-
-_logger: Final = logging.getLogger("mainspring.stores.postgres")
+_BELOW_ALL: Final = -1
+_ABOVE_ALL: Final = 101
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Gates, pauses and breakers, as of a version. Failures that a breaker counts are not among what is told."""
+class Kind(Enum):
+    """Which index a line is read from."""
 
-    version: int = 0
-    paused: frozenset[str] = frozenset()
-    gates: Mapping[tuple[Scope, str], Gate] = field(default_factory=dict)
-    breakers: Mapping[Name, Kept] = field(default_factory=dict)
-    unclosed: frozenset[Name] = frozenset()
-    """The tasks whose breakers are not closed."""
-
-    @classmethod
-    def of(cls, row: Row) -> "Rules":
-        version, paused, scopes, names = row[:4]
-        limits, of_breakers = row[4:8], row[8:]
-        gates = [
-            Gate(
-                scope=Scope(scope),
-                name=named,
-                concurrency=concurrency,
-                rate=None if count is None else Rate(count=count, period=period, burst=burst),
-            )
-            for scope, named, concurrency, count, period, burst in zip(scopes, names, *limits, strict=True)
-        ]
-        breakers = [_breaker(*each) for each in zip(*of_breakers, strict=True)]
-        return cls(
-            version,
-            frozenset(paused),
-            {(gate.scope, gate.name): gate for gate in gates},
-            {kept.task: kept for kept in breakers},
-            frozenset(kept.task for kept in breakers if kept.circuit.phase is not Phase.CLOSED),
-        )
-
-    def whole(self, lane: Lane) -> list[Gate]:
-        """The gates that all jobs of a lane have to pass."""
-        if not self.gates:
-            return []
-        both = (self.gates.get((Scope.TASK, str(lane.task))), self.gates.get((Scope.QUEUE, lane.queue)))
-        return [gate for gate in both if gate is not None]
-
-    def keyed(self, task: Name) -> Gate | None:
-        """The gate that the jobs of a task have to pass that have a key."""
-        return self.gates.get((Scope.KEY, str(task))) if self.gates else None
-
-    def admit(self, lane: Lane, request: ClaimRequest) -> bool:
-        """Say whether a request asks for a lane at all, and no operator has closed its queue."""
-        if lane.task not in request.tasks or lane.queue in self.paused or request.room_in(lane.queue) <= 0:
-            return False
-        return not lane.suspect or request.suspects > 0
-
-    def refusal(self, task: Name, now: datetime) -> Refusal | None:
-        """Say why the breaker of a task lets no job pass now."""
-        kept = self.breakers[task] if task in self.unclosed else None
-        return None if kept is None or kept.rule is None else refusal(kept.rule, kept.circuit, now)
+    ALL = "all"
+    TASK = "task"
+    QUEUE = "queue"
 
 
-def _breaker(  # noqa: PLR0917 -- the columns of a row
-    task: str,
-    threshold: int,
-    cooldown: timedelta,
-    phase: str,
-    term: int,
-    opened_at: datetime | None,
-    probe_job: UUID | None,
-    probe_lease: int | None,
-    forced: bool,
-) -> Kept:
-    """Read as much of a breaker as a claim goes by."""
-    probe = None if probe_job is None or probe_lease is None else Attempt(JobId(probe_job), probe_lease)
-    circuit = Circuit(phase=Phase(phase), term=term, opened_at=opened_at, probe=probe, forced=forced)
-    return Kept(task=name(task), rule=Breaker(threshold=threshold, cooldown=cooldown), circuit=circuit, since=LONG_AGO)
+class Line(NamedTuple):
+    """Waiting jobs in claim order, with the filter of the request."""
+
+    kind: Kind
+    name: str
+    """Of the task or the queue."""
+    tasks: frozenset[Name]
+    """Only jobs of these tasks."""
+    named: frozenset[str] | None
+    """Only jobs of these queues; None: of any."""
+    without: frozenset[str]
+    """No jobs of these queues."""
+    rest: bool = False
+    """Whether it has all jobs that are in no other line."""
 
 
-class Marks(NamedTuple):
-    """The marks as one claim takes them. A lane that has none is looked at from its start."""
+class Source(NamedTuple):
+    """One priority of a line."""
 
-    by_lane: Mapping[int, Position]
+    line: Line
+    priority: int
+
+
+class Positions(NamedTuple):
+    """The positions that one claim starts at. A source without one is read from its start."""
+
+    by_source: Mapping[Source, Position]
     pulls: int
 
-    def of(self, lane: int) -> Position:
-        return self.by_lane.get(lane, START)
+    def of(self, source: Source) -> Position:
+        return self.by_source.get(source, START)
 
     @property
-    def skips(self) -> bool:
-        """Whether it may miss something."""
-        return bool(self.by_lane)
+    def skip(self) -> bool:
+        """Whether the claim may miss a job."""
+        return bool(self.by_source)
+
+
+def lines_of(rules: Rules, request: ClaimRequest, now: datetime) -> list[Line]:
+    """Return the lines that a request reads; none of tasks whose breaker refuses every job."""
+    rooms = request.queues or {}
+    wanted = request.room + request.ahead
+    shut = rules.paused | {queue for queue, room in rooms.items() if room <= 0}
+    apart = [task for task in request.tasks if rules.restricts(task)] if rules.gates or rules.unclosed else []
+    plain = request.tasks.difference(apart) if apart else request.tasks
+    named = None if request.queues is None or request.others else frozenset(rooms) - shut
+    lines = [
+        Line(Kind.TASK, str(task), frozenset((task,)), named, shut)
+        for task in apart
+        if not (task in rules.unclosed and rules.refusal(task, now))
+    ]
+    limited = {name for scope, name in rules.gates if scope is Scope.QUEUE} if rules.gates else set()
+    if named is None:
+        limited |= {queue for queue, room in rooms.items() if room < wanted}
+    else:
+        limited = set(named)
+    if plain:
+        lines += [Line(Kind.QUEUE, queue, plain, None, frozenset()) for queue in sorted(limited - shut)]
+    if plain and named is None:
+        task = next(iter(plain)) if len(plain) == 1 else None
+        without = shut | limited if limited else shut
+        lines.append(Line(Kind.TASK if task else Kind.ALL, str(task or ""), plain, None, without, rest=True))
+    return lines
+
+
+def cooling(rules: Rules, request: ClaimRequest, now: datetime) -> list[datetime]:
+    """Return when the breakers open that refuse every job of tasks which a request asks for."""
+    refusals = [rules.refusal(task, now) for task in rules.unclosed & request.tasks] if rules.unclosed else []
+    return [refused.until for refused in refusals if refused is not None and refused.until is not None]
 
 
 class Lines:
-    """Used by several loops and threads at once: what is replaced is replaced whole."""
+    """What a store remembers between two claims. Used by several loops and threads at once: values are replaced whole."""
 
     def __init__(self) -> None:
         self.rules = Rules()
         self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
-        """What time it is in the database, as well as it can be known here: enough to leave out what is surely shut."""
+        """The time of the database, as exactly as it is known here."""
         self.hears: Callable[[], bool] = lambda: False
-        """Whether what others commit is told here: then a claim that finds nothing need not look at the whole."""
+        """Whether commits of other processes are notified here: then an empty claim need not read from the start."""
         self.expects = False
-        """Whether there is probably something to be had: it was announced, or the last claim did not take all."""
+        """Whether there is probably a job: it was announced, or the last claim did not take all."""
         self.last_chances = False
         """Whether jobs that are not claimed ahead were among the last that were claimed."""
+        self.suspects = True
+        """Whether suspects may be waiting."""
         self.gated = False
         """Whether the last jobs that were claimed had to pass a gate: then the next ones probably have to."""
         self._guard = threading.Lock()
-        self._lanes: dict[int, Lane] = {}
-        self._gaps: tuple[list[int], list[int]] | None = None
+        self._priorities: tuple[int, ...] = ()
         self._gaps_after = 0.0
-        self._marks: dict[int, Position] = {}
+        self._positions: dict[Source, Position] = {}
         self._pulls = 0
         self._counted: dict[tuple[Scope, str], Gate] = {}
-        self._look_after: dict[int, float] = {}
+        self._look_after: dict[Source, float] = {}
+        self._whole_after = 0.0
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child: another thread of the parent may have held it."""
         self._guard = threading.Lock()
 
-    # Lanes
+    # Priorities
 
     @property
-    def lanes(self) -> Mapping[int, Lane]:
-        return self._lanes
+    def priorities(self) -> Sequence[int]:
+        """Priorities that jobs were seen with, the highest first."""
+        return self._priorities
 
     def gaps(self, *, whole: bool) -> tuple[list[int], list[int]]:
-        """The ranges of numbers in which to look for lanes that are not known: above which, and below which.
+        """The ranges in which to look for other priorities: above which, and below which.
 
-        None at all, if that was done a moment ago, nothing was announced since, and the look is not at the whole: there
-        may be the remains there of lanes that were emptied before this store could know them.
+        None, if that was done a moment ago, nothing was announced since, and the read is not one from the start: there may be
+        entries of claimed jobs with priorities that this store has never seen.
         """
         if not whole and time.monotonic() < self._gaps_after:
             return [], []
-        if self._gaps is None:
-            numbers = sorted(self._lanes)
-            self._gaps = ([_LOWEST, *numbers], [*numbers, _HIGHEST])
-        return self._gaps
+        known = sorted(self._priorities)
+        return [_BELOW_ALL, *known], [*known, _ABOVE_ALL]
 
     def looked_into_gaps(self, took: float) -> None:
-        """Take note that there was no new lane, by a look that took so many seconds."""
+        """Record that there was no other priority, by a statement that took this many seconds."""
         self._gaps_after = time.monotonic() + max(EVERY, took * SHARE)
 
-    def learn(self, rows: Iterable[Row]) -> None:
-        """Take note of lanes: (number, queue, task, priority)."""
-        found: dict[int, Lane] = {}
-        for number, queue, task, priority in rows:
-            found[number] = lane_numbered(number, queue, shown_name(task), priority)
-            if str(found[number].task) != task and number not in self._lanes:
-                _logger.error(
-                    "task name %r of a waiting job: it cannot be parsed, and the job is not claimed, nor are those behind it"
-                    " in its lane; correct it in the table jobs, then restart the nodes",
-                    task,
-                )
-        if len(self._lanes) > MOST_LANES:
-            self._lanes = found
-        else:  # a lane that is known stays, whatever the first job in it has for a name now
-            self._lanes = found | {number: lane for number, lane in self._lanes.items() if lane.number == number}
-        self._gaps = None
+    def learn(self, priorities: Iterable[int]) -> None:
+        self._priorities = tuple(sorted({*self._priorities, *priorities}, reverse=True))
+
+    # Gates
 
     def uncounted(self, gates: Iterable[Gate]) -> list[Gate]:
-        """Which of these gates were not held before as they are now: something may run that they do not know of."""
+        """Return the gates that were not held before as they are now: jobs may run behind them that have no place."""
         return [gate for gate in gates if self._counted.get((gate.scope, gate.name)) != gate]
 
     def counted(self, gates: Iterable[Gate]) -> None:
-        """Take note that all that runs behind these gates has its place: that was committed."""
+        """Record that every job that runs behind these gates has its place: that was committed."""
         self._counted |= {(gate.scope, gate.name): gate for gate in gates}
 
-    # Marks
+    # Positions
 
-    def marks(self) -> Marks:
-        """Return the marks that count now: a lane that has not been looked at as a whole for a while has none."""
+    def sources(self, lines: Sequence[Line]) -> list[Source]:
+        """Every priority of every line, the highest first."""
+        return [Source(line, priority) for line in lines for priority in self._priorities]
+
+    def positions(self) -> Positions:
+        """Return the valid positions: a source that was not read from its start for a while has none."""
         now = time.monotonic()
         after = self._look_after
-        return Marks({lane: mark for lane, mark in self._marks.items() if after.get(lane, 0) > now}, self._pulls)
+        return Positions(
+            {source: at for source, at in self._positions.items() if after.get(source, 0) > now}, self._pulls
+        )
 
-    def whole(self) -> Marks:
-        """Forget all marks for one look."""
-        return Marks({}, self._pulls)
+    def from_start(self) -> Positions:
+        """Read every source from its start."""
+        return Positions({}, self._pulls)
 
-    def advance(self, marks: Marks, positions: Mapping[int, Position], now: datetime, took: float) -> None:
-        """Set the marks of lanes after a claim that began with `marks`, and whose look took so many seconds."""
+    @property
+    def may_read_all(self) -> bool:
+        """Whether an empty claim may read everything from the start: not if that took long a moment ago."""
+        return time.monotonic() >= self._whole_after
+
+    def advance(self, began: Positions, new: Mapping[Source, Position], now: datetime, took: float) -> None:
+        """Set positions after a claim that started at `began`, and whose reads took this many seconds."""
         again = time.monotonic() + max(EVERY, took * SHARE)
-        self._look_after |= {lane: again for lane in positions if lane not in marks.by_lane}
+        whole = [source for source in new if source not in began.by_source]
+        if whole and took > LONG:
+            self._whole_after = again
         latest = (now - LATE, START[1])
-        new = {lane: min(position, latest) for lane, position in positions.items()}
+        behind = {source: min(position, latest) for source, position in new.items()}
         with self._guard:
-            if self._pulls == marks.pulls:  # else somebody has pulled them back meanwhile: that must not be undone
-                self._marks = self._marks | new
+            if len(self._positions) > MAX_POSITIONS:
+                self._positions, self._look_after = {}, {}
+            self._look_after = self._look_after | dict.fromkeys(whole, again)
+            if self._pulls == began.pulls:  # else they were pulled back meanwhile, which must not be undone
+                self._positions = self._positions | behind
 
     def pull(self, least: datetime | None) -> None:
-        """Pull marks back: something has become claimable that is due since then; None: nothing has."""
+        """Pull positions back: a job has become claimable that is due since then; None: none has."""
         if least is None:
             return
         back = (least, START[1])
         with self._guard:
             self._pulls += 1
-            self._marks = {lane: min(mark, back) for lane, mark in self._marks.items()}
+            self._positions = {source: min(position, back) for source, position in self._positions.items()}
         self._gaps_after = 0.0
         self.expects = True
 
-    def forget_marks(self) -> None:
-        """A gate has been opened, or a queue: what waits there may be due since long ago."""
+    def forget_positions(self) -> None:
+        """Drop all positions: a gate or a queue was opened, and its jobs may be due since long ago."""
         with self._guard:
             self._pulls += 1
-            self._marks = {}
-
-
-def lane_numbered(number: int, queue: str, task: Name, priority: int) -> Lane:
-    """Return which of three lanes has a number: suspects, other last chances, or the rest."""
-    lanes = (Lane(queue, task, priority), Lane(queue, task, priority, last=True))
-    return next((lane for lane in lanes if lane.number == number), Lane(queue, task, priority, suspect=True))
-
-
-def asked_of(lines: Lines, request: ClaimRequest) -> Sequence[tuple[int, Lane]]:
-    """The lanes that a request asks for, but for those behind a breaker that lets nobody pass."""
-    rules = lines.rules
-    asked = [(number, lane) for number, lane in lines.lanes.items() if rules.admit(lane, request)]
-    if not rules.unclosed:
-        return asked
-    now = lines.now()
-    return [(number, lane) for number, lane in asked if rules.refusal(lane.task, now) is None]
-
-
-def cooling(lines: Lines, request: ClaimRequest, now: datetime) -> list[datetime]:
-    """When the breakers open that hold back lanes which a request asks for."""
-    rules = lines.rules
-    if not rules.unclosed:
-        return []
-    tasks = {lane.task for lane in lines.lanes.values() if lane.task in rules.unclosed and rules.admit(lane, request)}
-    refusals = [refused for task in tasks if (refused := rules.refusal(task, now)) is not None]
-    return [refused.until for refused in refusals if refused.until is not None]
+            self._positions = {}

@@ -13,8 +13,7 @@ from mainspring.core.unique import OnConflict
 from mainspring.stores.postgres import unique
 from mainspring.stores.postgres.contest import contest
 from mainspring.stores.postgres.enqueue import rounds
-from mainspring.stores.postgres.lanes import lane_of_new
-from mainspring.stores.postgres.rows import columns, facts_bytes, key_bytes, policy_text
+from mainspring.stores.postgres.rows import care_of_new, columns, facts_bytes, key_bytes, policy_text
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Verb
 from mainspring.stores.records import NewJob
@@ -62,7 +61,7 @@ def _row(job: NewJob) -> tuple[object, ...]:
     wanted = job.unique
     return (
         job.id,
-        lane_of_new(job).number,
+        care_of_new(job.max_attempts, job.loss_limit),
         job.queue,
         str(job.task),
         job.priority,

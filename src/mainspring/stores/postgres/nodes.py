@@ -139,7 +139,7 @@ def unknown_tasks(at: datetime | None, grace: timedelta) -> Verb[tuple[Name, ...
     ((records, tasks),) = yield Ask(_UNKNOWN, (at, grace))
     known = {task for record in records for task in _record(record).tasks}
     shown = [(text, shown_name(text)) for text in tasks]
-    # Not those that cannot be parsed: a claim for such a lane would take jobs of other names.
+    # Not those that cannot be parsed: no task has such a name.
     return tuple(task for text, task in shown if str(task) == text and task not in known)
 
 

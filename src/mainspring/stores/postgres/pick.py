@@ -1,15 +1,17 @@
-"""Which of the jobs that a claim sees it takes: higher priorities first, then by run_at and id. Pure."""
+"""Which of the jobs that a claim has read it takes: higher priorities first, then by run_at and id. Pure."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
-from heapq import heapify, heappop, heapreplace
+from heapq import merge
 
 from mainspring.core.job import JobId
 from mainspring.core.names import Name
 from mainspring.stores.passage import Passage, Trial
-from mainspring.stores.postgres.lines import START, Position
-from mainspring.stores.postgres.sight import Line, Sight
+from mainspring.stores.postgres.lines import START, Kind, Position, Source
+from mainspring.stores.postgres.rows import Care
+from mainspring.stores.postgres.rules import LONG_AGO
+from mainspring.stores.postgres.sight import Read, Seen, Sight
 from mainspring.stores.records import ClaimRequest
 
 
@@ -23,143 +25,172 @@ class Room:
         self._request = request
         self._taken: Counter[str] = Counter()
 
-    def of(self, line: Line) -> int:
-        """How many more of a line may be taken, as far as the node goes."""
-        lane = line.lane
-        room = min(self._suspects, self.left) if lane.suspect else self.left
-        return min(room, self._request.room_in(lane.queue) - self._taken[lane.queue])
+    def has(self, job: Seen) -> bool:
+        """Return whether the node may take a job, at once or ahead."""
+        if job.care == Care.SUSPECT and self._suspects <= 0:
+            return False
+        return self._taken[job.queue] < self._request.room_in(job.queue)
 
-    def at_once(self, line: Line) -> int:
-        """How many more of a line may be taken before a place has to be freed."""
-        return min(self.of(line), self._at_once) if line.lane.is_last_chance else self.of(line)
+    def must_wait(self, job: Seen) -> bool:
+        """Return whether a job, and all jobs behind it, must wait for a free place."""
+        return job.care != Care.NONE and self._at_once <= 0
 
-    def take(self, line: Line, jobs: int = 1) -> None:
-        self._at_once -= jobs
-        self.left -= jobs
-        if line.lane.suspect:
-            self._suspects -= jobs
-        self._taken[line.lane.queue] += jobs
+    def take(self, job: Seen) -> None:
+        self._at_once -= 1
+        self.left -= 1
+        self._suspects -= job.care == Care.SUSPECT
+        self._taken[job.queue] += 1
 
 
 @dataclass(slots=True)
 class Picked:
-    """What a claim takes of what it sees."""
+    """What a claim takes of the jobs that it has read."""
 
-    jobs: list[tuple[JobId, Line]] = field(default_factory=list)
+    jobs: list[Seen] = field(default_factory=list)
     keys: dict[JobId, str] = field(default_factory=dict)
     """Of those that pass the gate of their key."""
     blocked: dict[JobId, tuple[Name, str]] = field(default_factory=dict)
-    """Those whose key lets nobody pass now."""
-    left: dict[int, Position] = field(default_factory=dict)
-    """By lane: the first that was seen and not taken."""
-    last: dict[int, Position] = field(default_factory=dict)
-    """By lane: the last that was taken."""
+    """Jobs whose key lets no job pass now."""
+    positions: dict[Source, Position] = field(default_factory=dict)
+    """Where each source begins after this."""
     cut_short: bool = False
-    """It had to stop before a job that it did not see, though there was room: look for more of each lane."""
+    """It had to stop in front of a job that was not read, though there was room: read more of each source."""
 
     @property
-    def marks(self) -> dict[int, Position]:
-        """Where each lane begins after this."""
-        return self.last | self.left
+    def last_chances(self) -> bool:
+        return any(job.care == Care.LAST_CHANCE for job in self.jobs)
+
+
+class _Reader:
+    """A read of a source, job by job."""
+
+    def __init__(self, place: int, read: Read) -> None:
+        self.place = place
+        self.read = read
+        self.left: Position | None = None
+        """The first job that was read and not taken."""
+        self.shut = False
+        """Whether no other job of the source can be taken by this claim."""
+
+    def leave(self, job: Seen) -> None:
+        self.left = self.left or job.position
 
 
 def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passage]) -> Picked:
-    """Choose. `keys` are the gates of the keys that are in sight; one that is not there lets everyone pass."""
+    """Choose. `keys` are the gates of the keys of jobs that were read; a key that is not among them lets every job pass."""
     room = Room(request)
     picked = Picked()
-    for line in sight.lines:
-        if not line.ids:
-            picked.left[line.number] = (sight.horizon, START[1])
-    lines = [line for line in sight.lines if line.ids]
-    if len(lines) == 1 and lines[0].keys is None:
-        _take_from_one(lines[0], room, sight.whole(lines[0].lane), picked)
-    else:
-        _merge(lines, room, sight, keys, picked)
+    readers = [_Reader(place, read) for place, read in enumerate(sight.reads)]
+    barriers: dict[tuple[Name, str], list[Passage | Trial]] = {}
+    filled = [
+        [((-job.priority, job.run_at, job.id, reader.place), job, reader) for job in reader.read.jobs]
+        for reader in readers
+        if reader.read.jobs
+    ]
+    over = len(filled) == 0
+    ahead = iter(filled[0]) if len(filled) == 1 else merge(*filled)
+    for _, job, reader in ahead:
+        over = over or room.left <= 0
+        if over or reader.shut:
+            reader.leave(job)
+            continue
+        subject = job.task, job.queue
+        if subject not in barriers:
+            barriers[subject] = sight.barriers(*subject)
+        keyed = None if job.key is None else keys.get((job.task, job.key))
+        if not room.has(job) or any(barrier.room <= 0 for barrier in barriers[subject]):
+            reader.leave(job)
+            reader.shut = _shuts(reader.read, sight, job)
+        elif keyed is not None and keyed.room <= 0:
+            picked.blocked[job.id] = (job.task, job.key or "")
+            reader.leave(job)
+        elif room.must_wait(job):
+            room.left = 0  # passed over, it would wait for as long as there is a job to claim ahead
+            reader.leave(job)
+        else:
+            picked.jobs.append(job)
+            room.take(job)
+            for barrier in barriers[subject]:
+                barrier.let_pass(1)
+            if keyed is not None:
+                keyed.let_pass(1)
+                picked.keys[job.id] = job.key or ""
+        if room.left > 0 and reader.read.is_cut and not reader.shut and job is reader.read.jobs[-1]:
+            # The next job of this source was not read, and may come before the next jobs of the others.
+            picked.cut_short = over = True
+    for reader in readers:
+        if reader.read.source is not None:
+            picked.positions[reader.read.source] = _position(reader, sight)
+            if not reader.read.jobs and reader.read.reached is not None and room.left > 0:
+                picked.cut_short = True
     return picked
 
 
-def _take_from_one(line: Line, room: Room, gates: list[Passage | Trial], picked: Picked) -> None:
-    """Nobody competes, as is most common."""
-    count = max(0, min(room.at_once(line), len(line.ids), *(passage.room for passage in gates)))
-    picked.jobs = [(id_, line) for id_ in line.ids[:count]]
-    room.take(line, count)
-    for passage in gates:
-        passage.let_pass(count)
-    if count:
-        picked.last[line.number] = line.position(count - 1)
-    if count < len(line.ids):
-        picked.left[line.number] = line.position(count)
-    elif line.is_cut and room.at_once(line) > 0 and all(passage.room > 0 for passage in gates):
-        picked.cut_short = True
+def _shuts(read: Read, sight: Sight, job: Seen) -> bool:
+    """Return whether what keeps back a job keeps back all others of its source: a gate, a breaker or room they share."""
+    if read.source is None:
+        return False
+    match read.source.line.kind:
+        case Kind.QUEUE:
+            return True  # its tasks have no gates, or they would have lines of their own
+        case Kind.TASK:
+            return any(barrier.room <= 0 for barrier in sight.of_task(job.task))
+        case Kind.ALL:
+            return False
 
 
-def _merge(lines: list[Line], room: Room, sight: Sight, keys: dict[tuple[Name, str], Passage], picked: Picked) -> None:
-    gates = {line.number: sight.whole(line.lane) for line in lines}
-    turns: list[tuple[int, datetime, JobId, int, int]] = [
-        (-line.lane.priority, line.times[0], line.ids[0], number, 0) for number, line in enumerate(lines)
-    ]
-    heapify(turns)
-    while turns and room.left > 0:
-        priority, _, id_, number, place = turns[0]
-        line = lines[number]
-        if room.of(line) <= 0 or any(passage.room <= 0 for passage in gates[line.number]):
-            picked.left.setdefault(line.number, line.position(place))
-            heappop(turns)
-            continue
-        key = line.key(place)
-        keyed = None if key is None else keys.get((line.lane.task, key))
-        if keyed is not None and keyed.room <= 0:
-            picked.blocked[id_] = (line.lane.task, key or "")
-            picked.left.setdefault(line.number, line.position(place))
-        elif room.at_once(line) <= 0:
-            break  # passed over, it would wait for as long as there is something to claim ahead
-        else:
-            picked.jobs.append((id_, line))
-            picked.last[line.number] = line.position(place)
-            room.take(line)
-            for passage in gates[line.number]:
-                passage.let_pass(1)
-            if keyed is not None:
-                keyed.let_pass(1)
-                picked.keys[id_] = key or ""
-        place += 1
-        if place < len(line.ids):
-            heapreplace(turns, (priority, line.times[place], line.ids[place], number, place))
-            continue
-        heappop(turns)
-        if line.is_cut and room.left > 0 and room.of(line) > 0:
-            # What comes next in this lane was not seen, and might come before what comes next in the others.
-            picked.cut_short = True
-            break
-    for _, _, _, number, place in turns:
-        picked.left.setdefault(lines[number].number, lines[number].position(place))
+def _position(reader: _Reader, sight: Sight) -> Position:
+    read = reader.read
+    if reader.left is not None:
+        return reader.left
+    if read.reached is not None:
+        return read.reached
+    return read.jobs[-1].position if read.is_cut else (sight.horizon, START[1])
 
 
 def next_due(sight: Sight, picked: Picked, keys: dict[tuple[Name, str], Passage]) -> datetime | None:
-    """Say when the same request could be given more, as far as time alone decides."""
+    """Return when the same request could be given more, as far as time alone decides."""
     instants = [keyed.look_at for keyed in sight.keyed.values() if keyed.look_at is not None]
     instants += sight.cooling
-    for line in sight.lines:
-        gates = sight.whole(line.lane)
-        due = _due(line, picked, keys)
-        if due is None or any(passage.is_full for passage in gates):
-            continue
-        instants.append(max([due, *(opens for passage in gates if (opens := passage.opens_at) is not None)]))
+    taken = {job.id for job in picked.jobs}
+    opening: dict[tuple[Name, str], datetime | None] = {}
+    for read in sight.reads:
+        instants += _behind(read, sight)
+        for job in read.jobs:
+            if job.id in taken:
+                continue
+            subject = job.task, job.queue
+            if subject not in opening:
+                opening[subject] = _opens(sight.barriers(*subject))
+            opens_at = opening[subject]
+            passage = None if job.key is None else keys.get((job.task, job.key))
+            if opens_at is None or (passage is not None and passage.is_full):
+                continue
+            key_opens = None if passage is None else passage.opens_at
+            due = job.run_at if key_opens is None else key_opens
+            instants.append(max(due, opens_at))
     return min(instants, default=None)
 
 
-def _due(line: Line, picked: Picked, keys: dict[tuple[Name, str], Passage]) -> datetime | None:
-    """When the next job of a line may go, as far as its key and its due time decide."""
-    if not line.ids or line.number not in picked.left:
-        return line.times[-1] if line.is_cut and line.times else line.later
-    taken = {id_ for id_, _ in picked.jobs}
-    instants = [line.times[-1]] if line.is_cut else [line.later] if line.later is not None else []
-    for place, id_ in enumerate(line.ids):
-        if id_ in taken:
-            continue
-        key = line.key(place)
-        passage = None if key is None else keys.get((line.lane.task, key))
-        if passage is None or not passage.is_full:
-            opens_at = None if passage is None else passage.opens_at
-            instants.append(line.times[place] if opens_at is None else opens_at)
-    return min(instants, default=None)
+def _behind(read: Read, sight: Sight) -> list[datetime]:
+    """When jobs may be due that were not read."""
+    found = [read.later] if read.later is not None else []
+    if read.is_cut:
+        found.append(read.jobs[-1].run_at if read.jobs else sight.now)
+    if not found or read.source is None:
+        return found
+    line = read.source.line
+    shared: list[Passage | Trial] = []
+    if line.kind is Kind.TASK:
+        shared = sight.of_task(*line.tasks)
+    elif line.kind is Kind.QUEUE:
+        shared = sight.of_queue(line.name)
+    opens_at = _opens(shared)
+    return [] if opens_at is None else [max(instant, opens_at) for instant in found]
+
+
+def _opens(barriers: list[Passage | Trial]) -> datetime | None:
+    """When all of these let a job pass, as far as time alone decides; None: another job has to end first."""
+    if any(barrier.is_full for barrier in barriers):
+        return None
+    return max((opens for barrier in barriers if (opens := barrier.opens_at) is not None), default=LONG_AGO)

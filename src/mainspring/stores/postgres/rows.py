@@ -5,13 +5,14 @@ On the way of every job, so what repeats is remembered by its stored form: the j
 
 from collections.abc import Sequence
 from datetime import timedelta
+from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from mainspring.core.backoff import Backoff
-from mainspring.core.job import Cause, Job, JobId, Retention, State
+from mainspring.core.job import Cause, Job, JobId, Retention, State, is_last_chance
 from mainspring.core.names import LONGEST_PART, Name
 from mainspring.core.outcome import AttemptError
 from mainspring.core.unique import OnConflict, UniqueKey
@@ -172,3 +173,22 @@ def job(row: Row) -> Job:
         cause=_CAUSES.get(cause),
         of_schedule=of_schedule,
     )
+
+
+class Care(IntEnum):
+    """How a waiting job is claimed, as it is stored."""
+
+    NONE = 0
+    SUSPECT = 1
+    LAST_CHANCE = 2
+    """A loss would end it; it is not a suspect."""
+
+
+def care_of(job: Job) -> Care:
+    if job.is_suspect:
+        return Care.SUSPECT
+    return Care.LAST_CHANCE if job.is_last_chance else Care.NONE
+
+
+def care_of_new(attempts: int, losses: int) -> Care:
+    return Care.LAST_CHANCE if is_last_chance(attempts=attempts, losses=losses) else Care.NONE

@@ -17,8 +17,7 @@ from mainspring.core.outcome import Deferred, Snoozed, Succeeded, error_of
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.postgres import breakers, runs, unique
 from mainspring.stores.postgres.bodies import attempt_bytes
-from mainspring.stores.postgres.lanes import lane_of
-from mainspring.stores.postgres.rows import clean, columns, error_bytes, job, key_bytes, shown_key
+from mainspring.stores.postgres.rows import care_of, clean, columns, error_bytes, job, key_bytes, shown_key
 from mainspring.stores.postgres.rows import unique as unique_key
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
@@ -359,11 +358,9 @@ def _places(found: Found, node: NodeId) -> list[tuple[object, ...]]:
 
 
 def _moved(after: Job, settlement: Settlement) -> tuple[object, ...]:
-    home = lane_of(after).number
     return (
         after.id,
-        None if after.state is State.RUNNING else home,
-        home,
+        care_of(after),
         after.queue,
         after.priority,
         str(after.state),
@@ -404,7 +401,7 @@ def _finished(after: Job, settlement: Settlement) -> tuple[object, ...]:
 def _revived(after: Job) -> tuple[object, ...]:
     return (
         after.id,
-        lane_of(after).number,
+        care_of(after),
         after.queue,
         after.priority,
         str(after.state),

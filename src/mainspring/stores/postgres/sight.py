@@ -1,52 +1,63 @@
-"""What a claim sees before it takes anything: the first due jobs of each lane, and how gates stand."""
+"""What a claim reads before it takes anything: the first due jobs of each line and priority, and how gates stand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from mainspring.core.job import JobId
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
 from mainspring.stores.passage import Passage, Trial
-from mainspring.stores.postgres.lanes import Lane
-from mainspring.stores.postgres.lines import Lines, Marks, Position, Rules, asked_of, cooling
-from mainspring.stores.postgres.rows import shown_key
+from mainspring.stores.postgres.lines import Kind, Line, Lines, Position, Positions, Source, cooling, lines_of
+from mainspring.stores.postgres.rows import Care, name, shown_key
+from mainspring.stores.postgres.rules import Rules
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import ClaimRequest
 
 _PEEK: Final = statement("peek")
-_LANES: Final = statement("lanes_all")
 _RULES: Final = statement("rules_read")
+_SUSPECTS: Final = -1
+"""The place of the row of suspects."""
+
+
+class Seen(NamedTuple):
+    """A due job, with the columns that decide whether the request may have it."""
+
+    priority: int
+    run_at: datetime
+    id: JobId
+    queue: str
+    task: Name
+    care: int
+    key: str | None
+
+    @property
+    def position(self) -> Position:
+        return self.run_at, self.id
 
 
 @dataclass(slots=True)
-class Line:
-    """The first due jobs of a lane, in order."""
+class Read:
+    """What was read of a source, or of the suspects: the first due jobs, in order."""
 
-    number: int
-    lane: Lane
-    ids: Sequence[JobId]
-    times: Sequence[datetime]
-    keys: Sequence[str | None] | None
-    """Of a task whose keys have a gate."""
+    source: Source | None
+    """None: the suspects."""
+    jobs: Sequence[Seen]
+    reached: Position | None
+    """Where the read ended, if there may be more jobs behind that the request may have."""
     later: datetime | None
-    """When the first one is due that is not due yet."""
+    """When the first job is due that is not due yet, or a little earlier."""
     most: int
     """How many were read at most."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be more that is due."""
-        return len(self.ids) >= self.most
-
-    def position(self, place: int) -> Position:
-        return self.times[place], self.ids[place]
-
-    def key(self, place: int) -> str | None:
-        return None if self.keys is None else self.keys[place]
+        """Whether there may be more jobs that are due."""
+        return self.reached is not None or len(self.jobs) >= self.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,69 +66,88 @@ class Keyed:
 
     gate: Gate
     freed: bool
-    """Places of keys were given up since somebody last looked."""
+    """Places of keys were given up since a claim last looked."""
     look_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """All of it, as of one moment."""
+    """All of it, as of one snapshot."""
 
     now: datetime
     horizon: datetime
     """Up to when jobs count as due."""
     rules: Rules
-    lines: Sequence[Line]
+    reads: Sequence[Read]
     passages: dict[tuple[Scope, str], Passage]
     """Of tasks and queues."""
     keyed: dict[Name, Keyed]
     took: float
-    shut: frozenset[int]
-    """The lanes whose gates let nobody pass."""
     trials: dict[Name, Trial]
-    """The breakers of these lanes that are not closed."""
+    """The breakers of the request's tasks that are not closed."""
     cooling: Sequence[datetime] = ()
-    """When breakers open that hold back lanes which are not among these."""
+    """When breakers open that refuse every job of a task."""
 
-    def whole(self, lane: Lane) -> list[Passage | Trial]:
-        """What all jobs of a lane have to pass, as it stands: gates, and a breaker that is not closed."""
-        found: list[Passage | Trial] = [self.passages[gate.scope, gate.name] for gate in self.rules.whole(lane)]
-        if lane.task in self.trials:
-            found.append(self.trials[lane.task])
-        return found
+    def barriers(self, task: Name, queue: str) -> list[Passage | Trial]:
+        """What all jobs of a task in a queue have to pass, as it stands: gates, and a breaker that is not closed."""
+        return [*self.of_task(task), *self.of_queue(queue)] if self.passages or self.trials else []
+
+    def of_task(self, task: Name) -> list[Passage | Trial]:
+        found = (self.passages.get((Scope.TASK, str(task))), self.trials.get(task))
+        return [barrier for barrier in found if barrier is not None]
+
+    def of_queue(self, queue: str) -> list[Passage | Trial]:
+        found = self.passages.get((Scope.QUEUE, queue))
+        return [] if found is None else [found]
 
     @property
     def gates(self) -> list[Gate]:
-        """The gates of all lanes in which something is due and may pass."""
+        """The gates of all jobs that were read and that these gates let pass."""
         if not self.rules.gates:
             return []
-        lines = (line for line in self.lines if line.ids and line.number not in self.shut)
-        return [gate for line in lines for gate in self.gates_of(line)]
-
-    def gates_of(self, line: Line) -> list[Gate]:
-        """The gates that jobs of a line have to pass."""
-        found = self.rules.whole(line.lane)
-        keyed = self.rules.keyed(line.lane.task)
-        if keyed is not None and any(key is not None for key in line.keys or ()):
-            found.append(keyed)
+        kinds = {(job.task, job.queue) for read in self.reads for job in read.jobs}
+        keyed = {job.task for read in self.reads for job in read.jobs if job.key is not None}
+        found: list[Gate] = []
+        for task, queue in kinds:
+            gates = self.rules.gates_of(task, queue)
+            if all(self.passages[gate.scope, gate.name].room > 0 for gate in gates):
+                found += gates
+                gate = self.rules.keyed(task)
+                found += [gate] if gate is not None and task in keyed else []
         return found
 
+    def gates_of(self, job: Seen) -> list[Gate]:
+        """The gates that a job has to pass."""
+        found = self.rules.gates_of(job.task, job.queue)
+        keyed = None if job.key is None else self.rules.keyed(job.task)
+        return found if keyed is None else [*found, keyed]
+
     def is_due(self, keyed: Keyed) -> bool:
-        """Say whether keys have to be looked at."""
+        """Return whether keys have to be looked at."""
         if keyed.freed or keyed.look_at is None:
             return keyed.freed
         return not self.now < keyed.look_at <= self.now + keyed.gate.longest_wait  # later: the clock was ahead then
 
 
-def look(at: datetime | None, request: ClaimRequest, lines: Lines, marks: Marks, most: int) -> Verb[Sight]:
-    """See what there is, of each lane at most so many; learns what is new on the way."""
+class Scan(NamedTuple):
+    """How much of each source is read."""
+
+    most: int
+    """Jobs that the request may have."""
+    entries: int
+    """Index entries."""
+
+
+def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positions, scan: Scan) -> Verb[Sight]:
+    """Read the first due jobs of each line and priority; read rules and priorities that are new first."""
     while True:
-        rules, asked = lines.rules, asked_of(lines, request)
-        wanted = _gates(rules, [lane for _, lane in asked])
-        tasks = sorted({lane for lane in request.tasks if rules.keyed(lane)}, key=str) if rules.gates else []
-        limits = [most if not lane.suspect else max(1, min(most, request.suspects)) for _, lane in asked]
-        positions = [marks.of(number) for number, _ in asked]
-        gaps = lines.gaps(whole=not marks.skips)
+        rules = lines.rules
+        now_here = lines.now()
+        asked = lines_of(rules, request, now_here)
+        sources = lines.sources(asked)
+        wanted = _gates(rules, request)
+        tasks = sorted({task for task in request.tasks if rules.keyed(task)}, key=str) if rules.gates else []
+        gaps = lines.gaps(whole=not began.skip)
         rows = yield Ask(
             _PEEK,
             (
@@ -126,85 +156,120 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, marks: Marks,
                 request.node,
                 request.term,
                 *gaps,
-                [number for number, _ in asked],
-                [mark_at for mark_at, _ in positions],
-                [mark_id for _, mark_id in positions],
-                limits,
-                [rules.keyed(lane.task) is not None for _, lane in asked],
+                *scan,
+                *_filters(rules, request, asked),
+                *_columns(sources, began),
+                request.suspects > 0,
                 [str(gate.scope) for gate in wanted],
                 [gate.name for gate in wanted],
                 [str(task) for task in tasks],
             ),
         )
-        took = max(row[13] for row in rows).total_seconds()  # by the server: here, a busy event loop would count too
+        took = max(row[17] for row in rows).total_seconds()  # by the server: here, a busy event loop would count too
         by_place = {row[0]: row for row in rows}
-        _, _, spent, _, now, version, fresh, _, _, _, taken, freed, look_at, _ = by_place[0]
+        now, version, fresh, taken, freed, look_at, spent = by_place[0][10:17]
         if version is None:
             raise NodeGone("PostgreSQL store", f"node {request.node} is not alive under this term; join under a new id")
         if version != rules.version:
             ((*row,),) = yield Ask(_RULES)
             lines.rules = Rules.of(row)
-            lines.forget_marks()
-            marks = lines.whole()
+            lines.forget_positions()
+            began = lines.from_start()
             continue
         if fresh:
-            lines.learn((yield Ask(_LANES)))
+            lines.learn(fresh)
             continue
         if gaps[0]:
             lines.looked_into_gaps(took)
-        passages = {
-            (gate.scope, gate.name): Passage(gate=gate, key="", taken=count, spent_until=until, now=now)
-            for gate, count, until in zip(wanted, taken, spent, strict=True)
-        }
+        reads = [_read(source, by_place[place], scan) for place, source in enumerate(sources, start=1)]
+        if _SUSPECTS in by_place:
+            reads.append(_suspects(by_place[_SUSPECTS]))
+            lines.suspects = bool(reads[-1].jobs) or reads[-1].later is not None
         return Sight(
             now=now,
             horizon=now if request.due_by is None else min(now, request.due_by),
             rules=rules,
-            lines=[
-                _line(number, lane, by_place[place], most)
-                for place, ((number, lane), most) in enumerate(zip(asked, limits, strict=True), start=1)
-            ],
-            passages=passages,
+            reads=reads,
+            passages={
+                (gate.scope, gate.name): Passage(gate=gate, key="", taken=count, spent_until=until, now=now)
+                for gate, count, until in zip(wanted, taken, spent, strict=True)
+            },
             keyed={
                 task: Keyed(rules.gates[Scope.KEY, str(task)], was_freed, when)
                 for task, was_freed, when in zip(tasks, freed, look_at, strict=True)
             },
             took=took,
-            shut=_shut(rules, asked, passages),
-            trials={
-                lane.task: Trial(rules.breakers[lane.task], now) for _, lane in asked if lane.task in rules.unclosed
-            },
-            cooling=cooling(lines, request, now),
+            trials={task: Trial(rules.breakers[task], now) for task in rules.unclosed & request.tasks},
+            cooling=cooling(rules, request, now_here),
         )
 
 
-def _shut(
-    rules: Rules, asked: Sequence[tuple[int, Lane]], passages: Mapping[tuple[Scope, str], Passage]
-) -> frozenset[int]:
-    """The lanes that have a gate which lets nobody pass."""
-    full = {subject for subject, passage in passages.items() if passage.room <= 0}
-    if not full:
-        return frozenset()
-    return frozenset(
-        number for number, lane in asked if any((gate.scope, gate.name) in full for gate in rules.whole(lane))
-    )
-
-
-def _gates(rules: Rules, lanes: Sequence[Lane]) -> list[Gate]:
-    """The gates of these lanes, each once."""
+def _gates(rules: Rules, request: ClaimRequest) -> list[Gate]:
+    """The gates of tasks and queues that jobs of a request may have to pass."""
     if not rules.gates:
         return []
-    return list({(gate.scope, gate.name): gate for lane in lanes for gate in rules.whole(lane)}.values())
+    tasks = {str(task) for task in request.tasks}
+    return [
+        gate
+        for (scope, name), gate in rules.gates.items()
+        if (scope is Scope.TASK and name in tasks) or (scope is Scope.QUEUE and request.room_in(name) > 0)
+    ]
 
 
-def _line(number: int, lane: Lane, row: Row, most: int) -> Line:
-    _, ids, times, keys, later, *_ = row
-    return Line(
-        number=number,
-        lane=lane,
-        ids=ids or (),
-        times=times or (),
-        keys=None if keys is None else [shown_key(key) for key in keys],
-        later=later,
-        most=most,
-    )
+@lru_cache(256)
+def names(tasks: frozenset[Name]) -> list[str]:
+    """The names of tasks as they are stored, for the filter of a statement."""
+    return [str(task) for task in tasks]
+
+
+def _filters(rules: Rules, request: ClaimRequest, asked: Sequence[Line]) -> tuple[Any, ...]:
+    """Return tasks without gates of their own; all tasks; queues that are shut; these and queues with lines; named queues."""
+    rooms = request.queues or {}
+    shut = rules.paused | {queue for queue, room in rooms.items() if room <= 0}
+    plain = next((line.tasks for line in asked if line.rest or line.kind is Kind.QUEUE), frozenset())
+    without = next((line.without for line in asked if line.rest), shut)
+    named = None if request.queues is None or request.others else [queue for queue in rooms if queue not in shut]
+    return names(plain), names(request.tasks), list(shut), list(without), named
+
+
+def _columns(sources: Sequence[Source], began: Positions) -> tuple[list[Any], ...]:
+    """The sources by index: their places, names, priorities and positions."""
+    columns: dict[Kind, tuple[list[Any], ...]] = {kind: ([], [], [], [], []) for kind in Kind}
+    rest: list[bool] = []
+    for place, source in enumerate(sources, start=1):
+        line = source.line
+        for column, value in zip(
+            columns[line.kind], (place, line.name, source.priority, *began.of(source)), strict=True
+        ):
+            column.append(value)
+        if line.kind is Kind.TASK:
+            rest.append(line.rest)
+    every = columns[Kind.ALL]
+    return every[0], *every[2:], *columns[Kind.TASK], rest, *columns[Kind.QUEUE]
+
+
+def _read(source: Source, row: Row, scan: Scan) -> Read:
+    _, ids, times, queues, tasks, cares, keys, reached_at, reached_id, later = row[:10]
+    if not ids:
+        return Read(source, (), _position(reached_at, reached_id), later, scan.most)
+    priority = source.priority
+    jobs = [
+        Seen(priority, run_at, id_, queue, name(task), care, None if key is None else shown_key(key))
+        for run_at, id_, queue, task, care, key in zip(times, ids, queues, tasks, cares, keys, strict=True)
+    ]
+    return Read(source, jobs, _position(reached_at, reached_id), later, scan.most)
+
+
+def _suspects(row: Row) -> Read:
+    _, ids, times, queues, tasks, priorities, keys, _, _, later = row[:10]
+    jobs = [
+        Seen(priority, run_at, id_, queue, name(task), Care.SUSPECT, None if key is None else shown_key(key))
+        for priority, run_at, id_, queue, task, key in zip(
+            *(column or () for column in (priorities, times, ids, queues, tasks, keys)), strict=True
+        )
+    ]
+    return Read(None, jobs, None, later, len(jobs) + 1)
+
+
+def _position(at: datetime | None, id_: Any) -> Position | None:  # noqa: ANN401 -- a column
+    return None if at is None else (at, id_)

@@ -96,7 +96,7 @@ _MIGRATION: Final = 3600.0
 _LOCK_WAIT_S: Final = 0.1
 """Seconds for which the end of an attempt waits for its job, if another transaction holds it."""
 _ROUNDS: Final = 100
-"""How often a claim goes on that only parked blocked jobs; each time a thousand of each lane."""
+"""How often a claim goes on that only parked blocked jobs; each time a thousand of each line and priority."""
 
 
 class PostgresStore(OutboxVerbs, OverviewVerbs):
@@ -161,7 +161,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         return claimed
 
     async def _claim(self, request: ClaimRequest, holdings: Holdings) -> tuple[Claimed, bool]:
-        """Claim once; says also whether to go on at once, because there were only blocked jobs in sight."""
+        """Claim once; returns also whether to go on at once, because all jobs that were read were blocked."""
         lines = self._lines
         grab = holdings.tried(lambda: claim.grab(self._at, request, lines))
         grabbed = await self._run(grab) if lines.expects else None
@@ -188,7 +188,10 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
             one.change.after for place, one in enumerate(settlements) if answers[place].verdict is Verdict.ACCEPTED
         ]
         if written:
-            waiting = [after.run_at for after in written if after is not None and after.state in WAITING]
+            again = [after for after in written if after is not None and after.state in WAITING]
+            waiting = [after.run_at for after in again]
+            if any(after.is_suspect for after in again):
+                self._lines.suspects = True
             self._committed(min(waiting, default=None))
         return tuple(answers[place] for place in range(len(settlements)))
 

@@ -1,4 +1,4 @@
-"""Where a search finds jobs: by walking back over a table, by an index, or by the lanes.
+"""Where a search finds jobs: by walking back over a table, by an index, or among the waiting jobs.
 
 Each is asked for what it knows from a place back, the newest first, and says how far back that is.
 """
@@ -20,7 +20,7 @@ _ACTIVE: Final = statement("search_active")
 _HISTORY: Final = statement("search_history")
 _KINDS: Final = statement("search_kinds")
 _KIND: Final = statement("search_kind")
-_LANES: Final = statement("search_lanes")
+_WAITING: Final = statement("search_waiting")
 _BY_KEY: Final = statement("search_by_key")
 _BY_PARENT: Final = statement("search_by_parent")
 _BY_STATE: Final = {
@@ -39,7 +39,7 @@ SHORTER: Final = 10
 A_MOMENT: Final = 0.04
 """Seconds that one of these statements may take: then the next looks at fewer."""
 FEW: Final = 5000
-"""So many jobs in lanes, parked or running are put in order by one statement; of more, some are found by walking."""
+"""Jobs that wait, or are parked, or run, that are put in order by one statement; of more, some are found by walking."""
 
 
 class Known(NamedTuple):
@@ -110,8 +110,8 @@ class Index:
         return Known(ids, ids[-1].int if len(ids) == self._at_once else 0, len(ids))
 
 
-class Lanes:
-    """By the lanes, as long as there are few; then by walking."""
+class Waiting:
+    """Among the jobs that wait or run, as long as there are few; then by walking."""
 
     def __init__(self, which: Search, at_once: int, walk: Walk) -> None:
         self._values = (_states(which), which.queue, _task(which), FEW, State.RUNNING in (which.states or State))
@@ -121,7 +121,7 @@ class Lanes:
 
     def look(self, upto: UUID) -> Verb[Known]:
         if self._are_few:
-            ((is_all, ids),) = yield Ask(_LANES, (upto, self._at_once, *self._values))
+            ((is_all, ids),) = yield Ask(_WAITING, (upto, self._at_once, *self._values))
             if is_all is not False:
                 return Known(ids, ids[-1].int if len(ids) == self._at_once else 0, len(ids))
             self._are_few = False
@@ -174,7 +174,7 @@ def by_index(which: Search, at_once: int) -> list[Source]:
     active, finished = _tables(which)
     found: list[Source] = []
     if active:
-        found.append(Lanes(which, at_once, Walk(_ACTIVE, which)))
+        found.append(Waiting(which, at_once, Walk(_ACTIVE, which)))
     if finished:
         one = which.queue is not None and which.task is not None
         found.append(Index(_KIND if one else _KINDS, at_once, _states(which), which.queue, _task(which)))

@@ -4,20 +4,20 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from mainspring.core.limits import Gate
+from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.stores.circuits import Kept
 from mainspring.stores.passage import Passage, Trial
 from mainspring.stores.postgres import breakers, gates
 from mainspring.stores.postgres.deliver import take
-from mainspring.stores.postgres.lines import Lines, Marks, asked_of
+from mainspring.stores.postgres.lines import ENTRIES, MAX_ENTRIES, MORE, Lines, Positions
 from mainspring.stores.postgres.pick import Picked, next_due, pick
-from mainspring.stores.postgres.sight import Sight, look
+from mainspring.stores.postgres.sight import Scan, Sight, look
 from mainspring.stores.postgres.verb import Verb
 from mainspring.stores.records import Claimed, ClaimRequest
 
 MANY: Final = 1000
-"""How many jobs of a lane are looked at where many are blocked: each that is, is parked."""
+"""Jobs of each source that are read where many are blocked; all blocked ones are parked."""
 HINDERING: Final = 20
 """So many blocked jobs in front cost every claim more than parking them does once."""
 SPARE: Final = 4
@@ -41,7 +41,7 @@ class Chosen(NamedTuple):
     sight: Sight
     picked: Picked
     keys: dict[tuple[Name, str], Passage]
-    marks: Marks
+    began: Positions
     behind: set[tuple[Name, str]]
     """Keys that only something chosen has filled, and behind which others were parked."""
     obstructed: bool = False
@@ -66,7 +66,7 @@ def claim_through_gates(
         lines.gated = True  # so that all gates and breakers are held next time
         yield from gates.free(waiting)
         return Claimed(deliveries=()), True, counted
-    sight, picked, keys, marks, behind, obstructed = chosen
+    sight, picked, keys, began, behind, obstructed = chosen
     deliveries = yield from take(at, request, sight, picked)
     yield from gates.pass_through(request.node, sight, keys, deliveries)
     deliveries, changes = yield from breakers.let_through(sight.trials, deliveries, sight.now)
@@ -74,10 +74,10 @@ def claim_through_gates(
     missed = len(deliveries) < len(picked.jobs) or _is_due_behind(sight, probing)
     # Behind one that was chosen others may have been parked; if another was faster with it, nobody will free its key.
     given = {delivery.claim.job.id for delivery in deliveries}
-    lost = {(line.lane.task, picked.keys[id_]) for id_, line in picked.jobs if id_ in picked.keys and id_ not in given}
+    lost = {(job.task, picked.keys[job.id]) for job in picked.jobs if job.id in picked.keys and job.id not in given}
     served = {(delivery.claim.job.task, delivery.key) for delivery in deliveries}
     yield from gates.free(lost | (behind - served))
-    lines.advance(marks, picked.marks, sight.now, sight.took)
+    lines.advance(began, picked.positions, sight.now, sight.took)
     lines.gated = bool(deliveries)
     found = [sight.now] if obstructed or missed else [next_due(sight, picked, keys)]
     due = min((instant for instant in (*found, *later) if instant is not None), default=None)
@@ -88,7 +88,7 @@ def _is_due_behind(sight: Sight, but_for: Collection[Name]) -> bool:
     """Say whether something is due behind breakers, other than these, that would let it pass."""
     trials = [(task, trial.kept) for task, trial in sight.trials.items() if task not in but_for]
     ready = {task for task, kept in trials if Trial(kept, sight.now).room > 0}
-    return any(line.ids and line.lane.task in ready for line in sight.lines)
+    return any(job.task in ready for read in sight.reads for job in read.jobs)
 
 
 def _try(sight: Sight, probing: Mapping[Name, Kept]) -> None:
@@ -102,7 +102,7 @@ def _try(sight: Sight, probing: Mapping[Name, Kept]) -> None:
 def _reopen(
     at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate]
 ) -> Verb[list[tuple[Name, str]]]:
-    """Let jobs back into their lanes that were parked behind a key which was freed or has opened.
+    """Make jobs claimable that were parked behind a key which was freed or has opened.
 
     Returns the keys behind which others are still parked.
     """
@@ -123,15 +123,16 @@ def _choose_through(
 ) -> Verb[Chosen | None]:
     """Choose, as far as the gates let jobs pass.
 
-    None: a gate or breaker has to be passed that is not held. What is blocked is left where it is, unless so much of it is in
-    front that what lies behind was not seen.
+    None: a gate or breaker has to be passed that is not held. Blocked jobs are left where they are, unless there are so many in
+    front that the jobs behind were not read.
     """
     names = {(gate.scope, gate.name) for gate in held}
     wanted = request.room + request.ahead
-    marks, most, rounds = lines.marks(), min(MANY, wanted + wanted // SPARE + HINDERING), 0
+    began, rounds = lines.positions(), 0
+    most, entries = min(MANY, wanted + wanted // SPARE + HINDERING), ENTRIES + 4 * wanted
     behind: set[tuple[Name, str]] = set()
     while True:
-        sight = yield from look(at, request, lines, marks, most)
+        sight = yield from look(at, request, lines, began, Scan(most, entries))
         if any((gate.scope, gate.name) not in names for gate in sight.gates):
             return None
         if _is_due_behind(sight, tried.asked):
@@ -139,33 +140,35 @@ def _choose_through(
         _try(sight, tried.breakers)
         keys = yield from gates.keys_in(sight)
         picked = pick(sight, request, keys)
-        if not picked.jobs and marks.skips and not lines.hears():
-            marks = lines.whole()  # that there is nothing must be true
+        if not picked.jobs and began.skip and not lines.hears() and lines.may_read_all:
+            began = lines.from_start()  # that there is nothing must be true
         elif not picked.cut_short:
             if len(picked.blocked) > HINDERING:
                 behind |= yield from gates.park(picked, keys)
-            return Chosen(sight, picked, keys, marks, behind)
-        elif not picked.blocked:
-            most *= 4
+            return Chosen(sight, picked, keys, began, behind)
+        elif not picked.blocked and entries < MAX_ENTRIES:
+            most, entries = most * 4, min(entries * MORE, MAX_ENTRIES)
         elif most < MANY:
             most = MANY
         else:
             behind |= yield from gates.park(picked, keys)
             rounds += 1
-            if rounds == ROUNDS:
-                return Chosen(sight, picked, keys, marks, behind, obstructed=True)
+            if rounds == ROUNDS or not picked.blocked:
+                return Chosen(sight, picked, keys, began, behind, obstructed=True)
 
 
 def gates_asked(lines: Lines, request: ClaimRequest) -> list[Gate]:
-    """All gates that a request may have to do with."""
-    rules = lines.rules
-    lanes = {lane for _, lane in asked_of(lines, request)}
-    found = [gate for lane in lanes for gate in rules.whole(lane)]
-    found += [gate for task in request.tasks if (gate := rules.keyed(task)) is not None]
-    return list({(gate.scope, gate.name): gate for gate in found}.values())
+    """All gates that jobs of a request may have to pass."""
+    tasks = {str(task) for task in request.tasks}
+    return [
+        gate
+        for (scope, name), gate in lines.rules.gates.items()
+        if (request.room_in(name) > 0 if scope is Scope.QUEUE else name in tasks)
+    ]
 
 
 def probes_asked(lines: Lines, request: ClaimRequest) -> list[Name]:
     """All tasks of which a request may be given the probe."""
-    unclosed = lines.rules.unclosed
-    return list({lane.task for _, lane in asked_of(lines, request)} & unclosed) if unclosed else []
+    rules = lines.rules
+    now = lines.now()
+    return [task for task in rules.unclosed & request.tasks if rules.refusal(task, now) is None]

@@ -1,12 +1,24 @@
--- How many jobs wait in lanes: due, and since when the first has been; and later. No more than $3 of each are counted.
--- Index: jobs_waiting.
-SELECT
-    asked.lane,
-    (SELECT count(*) FROM (
-        SELECT FROM mainspring.jobs WHERE lane = asked.lane AND run_at <= $2::timestamptz LIMIT $3::bigint
-    ) AS due),
-    (SELECT count(*) FROM (
-        SELECT FROM mainspring.jobs WHERE lane = asked.lane AND run_at > $2 LIMIT $3
-    ) AS later),
-    (SELECT run_at FROM mainspring.jobs WHERE lane = asked.lane AND run_at <= $2 ORDER BY run_at, id LIMIT 1)
-FROM unnest($1::bigint[]) AS asked (lane)
+-- How many jobs wait, by task and queue, for tasks and priorities: due, and since when the first has been; and later. No more
+-- than $4 of each task and priority are read, in claim order: behind so many, jobs of other queues are not counted.
+-- Index: jobs_by_task.
+SELECT asked.task, due.queue, due.jobs, 0::bigint AS later, due.first
+FROM unnest($1::text[], $2::smallint[]) AS asked (task, priority) CROSS JOIN LATERAL (
+    SELECT queue, count(*) AS jobs, min(run_at) AS first FROM (
+        SELECT queue, run_at FROM mainspring.jobs
+        WHERE state <> 'running' AND NOT parked AND care <> 1
+            AND task COLLATE "C" = asked.task AND priority = asked.priority AND run_at <= $3::timestamptz
+        ORDER BY run_at, id LIMIT $4::bigint
+    ) AS entries
+    GROUP BY queue
+) AS due
+UNION ALL
+SELECT asked.task, later.queue, 0, later.jobs, NULL
+FROM unnest($1, $2) AS asked (task, priority) CROSS JOIN LATERAL (
+    SELECT queue, count(*) AS jobs FROM (
+        SELECT queue FROM mainspring.jobs
+        WHERE state <> 'running' AND NOT parked AND care <> 1
+            AND task COLLATE "C" = asked.task AND priority = asked.priority AND run_at > $3
+        ORDER BY run_at, id LIMIT $4
+    ) AS entries
+    GROUP BY queue
+) AS later

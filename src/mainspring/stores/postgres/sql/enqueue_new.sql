@@ -3,11 +3,11 @@
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now),
 added AS (
     INSERT INTO mainspring.jobs (
-        id, lane, home, queue, task, priority, state, run_at, max_attempts, loss_limit, policy, enqueued_at, expires_at,
+        id, care, queue, task, priority, state, run_at, max_attempts, loss_limit, policy, enqueued_at, expires_at,
         timeout, key, parent, facts, payload
     )
     SELECT
-        $2::uuid, $3::bigint, $3, $4::text, $5::text, $6::smallint,
+        $2::uuid, $3::smallint, $4::text, $5::text, $6::smallint,
         CASE WHEN coalesce($11::timestamptz, now + $12::interval) <= now THEN 'ready' ELSE 'scheduled' END,
         coalesce($11, now + $12), $7::integer, $8::integer, $9::text, now,
         coalesce($14::timestamptz, now + $13::interval), $10::interval, $15::bytea, $16::uuid, $17::bytea, $18::bytea

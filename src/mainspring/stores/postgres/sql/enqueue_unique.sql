@@ -21,11 +21,11 @@ taken AS (
     RETURNING job
 )
 INSERT INTO mainspring.jobs (
-    id, lane, home, queue, task, priority, state, run_at, max_attempts, loss_limit, policy, enqueued_at, expires_at,
+    id, care, queue, task, priority, state, run_at, max_attempts, loss_limit, policy, enqueued_at, expires_at,
     timeout, key, parent, facts, payload, unique_key, unique_period, unique_on_conflict
 )
 SELECT
-    new.id, $3::bigint, $3, $4::text, $5::text, $6::smallint,
+    new.id, $3::smallint, $4::text, $5::text, $6::smallint,
     CASE WHEN coalesce(new.run_at, now + $12::interval) <= now THEN 'ready' ELSE 'scheduled' END,
     coalesce(new.run_at, now + $12), $7::integer, $8::integer, $9::text, now,
     coalesce(new.expires_at, now + $13::interval), $10::interval, new.key, new.parent, new.facts, new.payload,

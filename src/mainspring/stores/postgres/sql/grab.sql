@@ -1,37 +1,51 @@
--- Looks and takes at once, where there is nothing to choose by but the order: no gates, no suspects, room everywhere. What
--- peek.sql would find out in passing (the node is not alive, the rules have changed, there is a lane that the asker does
--- not know) makes it take nothing; then peek.sql has to be asked. Indexes: jobs_waiting, jobs_pkey, nodes_id_key.
+-- Claims the first due jobs, where the order is all there is to choose by: no gates, no suspects, room in every queue.
+-- Takes nothing if peek.sql has to be asked: the node is not alive, the rules have changed, or there is a priority that the
+-- caller does not know. Rows are locked one by one while the index is read, so that two nodes take different jobs; the
+-- condition of the lock is repeated because a row may have changed since the snapshot (a row that has is left to the next
+-- claim). A job on its last chance beyond the first $12 jobs ends the list. Reads $11 entries of each priority at most.
+-- Indexes: jobs_by_order, nodes_id_key.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now),
 held AS MATERIALIZED (
-    SELECT jobs.id, jobs.state
+    SELECT free.row, free.state, free.care, row_number() OVER () AS number
     FROM (
-        SELECT line.id, asked.lane
-        FROM unnest($7::bigint[], $8::integer[], $9::timestamptz[], $10::uuid[])
-            AS asked (lane, priority, mark_at, mark_id)
+        SELECT free.*
+        FROM unnest($7::smallint[], $8::timestamptz[], $9::uuid[]) AS asked (priority, position_at, position_id)
         CROSS JOIN LATERAL (
-            SELECT id, run_at FROM mainspring.jobs
-            WHERE lane = asked.lane AND (run_at, id) >= (asked.mark_at, asked.mark_id)
-                AND run_at <= (SELECT now FROM clock)
+            SELECT ctid AS row, queue, task FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 = asked.priority
+                AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= (SELECT now FROM clock)
             ORDER BY run_at, id LIMIT $11::integer
-        ) AS line
-        WHERE (SELECT version FROM mainspring.rules) = $4::bigint
+        ) AS entry
+        CROSS JOIN LATERAL (
+            SELECT ctid AS row, state, care FROM mainspring.jobs
+            WHERE ctid = entry.row AND state <> 'running' AND NOT parked AND care <> 1
+                AND run_at <= (SELECT now FROM clock)
+            FOR UPDATE SKIP LOCKED
+        ) AS free
+        WHERE entry.task = ANY ($14::text[]) AND entry.queue <> ALL ($15::text[])
+            AND (SELECT version FROM mainspring.rules) = $4::bigint
             AND EXISTS (SELECT FROM mainspring.nodes WHERE id = $2::text AND term = $3::bigint AND alive)
             AND NOT EXISTS (
-                SELECT FROM unnest($5::bigint[], $6::bigint[]) AS gap (above, below)
-                CROSS JOIN LATERAL (
-                    SELECT FROM mainspring.jobs WHERE lane > gap.above AND lane < gap.below LIMIT 1
+                SELECT FROM unnest($5::smallint[], $6::smallint[]) AS gap (above, below) CROSS JOIN LATERAL (
+                    SELECT FROM mainspring.jobs
+                    WHERE state <> 'running' AND NOT parked AND care <> 1
+                        AND priority + 0 > gap.above AND priority + 0 < gap.below
+                    LIMIT 1
                 ) AS found
             )
-        ORDER BY asked.priority DESC, line.run_at, line.id LIMIT $11
-    ) AS chosen JOIN mainspring.jobs AS jobs ON jobs.id = ANY (ARRAY[chosen.id])
-    WHERE coalesce(jobs.lane, 0) = chosen.lane AND jobs.run_at <= (SELECT now FROM clock)
-    FOR UPDATE OF jobs SKIP LOCKED
+        LIMIT $10::integer
+    ) AS free
+),
+given AS MATERIALIZED (
+    SELECT row, state FROM held
+    WHERE number < coalesce((SELECT min(number) FROM held WHERE care = 2 AND number > $12::integer), number + 1)
 )
 UPDATE mainspring.jobs SET
-    lane = NULL, state = 'running', attempt = attempt + 1, previous_lease = lease,
-    lease = ((lease >> 32) + 1) << 32 | $12::bigint, revision = revision + 1, node = $2,
+    state = 'running', attempt = attempt + 1, previous_lease = lease,
+    lease = ((lease >> 32) + 1) << 32 | $13::bigint, revision = revision + 1, node = $2,
     started_at = (SELECT now FROM clock)
-FROM held WHERE jobs.id = ANY (ARRAY[held.id])
+FROM given WHERE jobs.ctid = given.row
 RETURNING
-    jobs.id, held.state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, policy, enqueued_at,
-    payload, traced, expires_at, timeout, key, parent, facts, home, (SELECT now FROM clock)
+    jobs.id, given.state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, policy, enqueued_at,
+    payload, traced, expires_at, timeout, key, parent, facts, queue, task, priority, care,
+    extract(epoch FROM (SELECT now FROM clock))::double precision

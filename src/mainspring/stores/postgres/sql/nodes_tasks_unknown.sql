@@ -1,13 +1,20 @@
 -- The tasks of which a job has been due for a while and which no node has parted from since, and what the live nodes
--- say about themselves. One step for each lane: its head is its least run_at. Of the parked jobs one is enough that is
--- due, and which are parked were due when they were. Indexes: jobs_waiting, jobs_parked, known_tasks_pkey.
+-- say about themselves. One step for each task and priority: its first job has its least run_at. Of the parked jobs one is
+-- enough that is due, and which are parked were due when they were. Indexes: jobs_by_task, jobs_suspect, jobs_parked,
+-- known_tasks_pkey.
 WITH RECURSIVE
 since AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) - $2::interval AS since),
-lanes AS (
-    (SELECT lane FROM mainspring.jobs WHERE lane IS NOT NULL ORDER BY lane LIMIT 1)
+lines AS (
+    (
+        SELECT task, priority FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care <> 1
+        ORDER BY task COLLATE "C", priority LIMIT 1
+    )
     UNION ALL
-    SELECT (SELECT jobs.lane FROM mainspring.jobs WHERE jobs.lane > lanes.lane ORDER BY jobs.lane LIMIT 1)
-    FROM lanes WHERE lanes.lane IS NOT NULL
+    SELECT beyond.* FROM lines CROSS JOIN LATERAL (
+        SELECT task, priority FROM mainspring.jobs
+        WHERE state <> 'running' AND NOT parked AND care <> 1 AND (task COLLATE "C", priority) > (lines.task, lines.priority)
+        ORDER BY task COLLATE "C", priority LIMIT 1
+    ) AS beyond
 ),
 parked AS (
     (SELECT task FROM mainspring.jobs WHERE parked ORDER BY task LIMIT 1)
@@ -18,12 +25,17 @@ parked AS (
     FROM parked WHERE parked.task IS NOT NULL
 ),
 waiting AS (
-    SELECT head.task
-    FROM lanes CROSS JOIN LATERAL (
-        SELECT jobs.task, jobs.run_at FROM mainspring.jobs
-        WHERE jobs.lane = lanes.lane ORDER BY jobs.run_at, jobs.id LIMIT 1
+    SELECT lines.task
+    FROM lines CROSS JOIN LATERAL (
+        SELECT jobs.run_at FROM mainspring.jobs
+        WHERE state <> 'running' AND NOT parked AND care <> 1
+            AND jobs.task COLLATE "C" = lines.task AND jobs.priority = lines.priority
+        ORDER BY jobs.run_at, jobs.id LIMIT 1
     ) AS head
     WHERE head.run_at <= (SELECT since FROM since)
+    UNION
+    SELECT task FROM mainspring.jobs
+    WHERE state <> 'running' AND NOT parked AND care = 1 AND run_at <= (SELECT since FROM since)
     UNION
     SELECT parked.task FROM parked
     WHERE EXISTS (

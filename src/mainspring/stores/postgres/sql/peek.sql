@@ -1,61 +1,204 @@
--- What a node could claim: of each lane that it asks for the first due jobs from a remembered mark on, and when the next
--- one is due. The first row, at place 0, holds the rest: the time; the version of the rules, NULL if the node is not
--- alive; lanes that the asker does not know, one from each gap between those that it knows; how gates stand; and of tasks
--- whose keys have a gate whether a key was freed and when one is to be looked at. Each row says how long it took to come
--- to it. Locks nothing.
--- Dead entries at the head of a lane are what makes a queue slow while somebody holds an old snapshot open: beginning at
--- the mark steps over them, and so does looking for new lanes only between known ones.
--- Indexes: jobs_waiting, nodes_id_key, places_pkey, gates_pkey, freed_by_task, keys_by_look.
+-- The first jobs that a node could claim: of each line and priority that it asks for ($14 to $28) the first $7 due jobs from a
+-- position on that pass the filter, among $8 entries; where the index is at if these were not enough; and when the next
+-- job is due, approximately if the next hundred do not pass the filter. Then $29 suspects. The first row, at place 0, has
+-- the time; the version of the rules, NULL if the node is not alive; priorities that the caller does not know, one from
+-- each gap between those that it knows; how gates stand; and of tasks whose keys have a gate whether a key was freed and
+-- when one is to be looked at. Each row has the time that it took to come to it. Locks nothing.
+-- Index entries of claimed jobs at the head of a line stay while an old snapshot is held: starting at a position steps
+-- over them. Indexes: jobs_by_order, jobs_by_queue, jobs_by_task, jobs_suspect, nodes_id_key, places_pkey, gates_pkey,
+-- freed_by_task, keys_by_look.
 WITH clock AS MATERIALIZED (
     SELECT now, least(now, $2::timestamptz) AS horizon
     FROM (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS reading
-),
-fresh AS MATERIALIZED (
-    SELECT found.* FROM unnest($5::bigint[], $6::bigint[]) AS gap (above, below)
-    CROSS JOIN LATERAL (
-        SELECT lane, queue, task, priority FROM mainspring.jobs
-        WHERE lane > gap.above AND lane < gap.below ORDER BY lane LIMIT 1
-    ) AS found
 )
 SELECT
-    0 AS place, NULL::uuid[], ARRAY(
-        SELECT (SELECT spent_until FROM mainspring.gates WHERE scope = asked.scope AND name = asked.name)
-        FROM unnest($12::text[], $13::text[]) WITH ORDINALITY AS asked (scope, name, place) ORDER BY place
-    ), NULL::bytea[], now,
+    0 AS place, NULL::uuid[], NULL::timestamptz[], NULL::text[], NULL::text[], NULL::smallint[], NULL::bytea[],
+    NULL::timestamptz, NULL::uuid, NULL::timestamptz, now,
     (SELECT version FROM mainspring.rules
         WHERE EXISTS (SELECT FROM mainspring.nodes WHERE id = $3::text AND term = $4::bigint AND alive)),
-    ARRAY(SELECT lane FROM fresh), ARRAY(SELECT queue FROM fresh), ARRAY(SELECT task FROM fresh),
-    ARRAY(SELECT priority FROM fresh),
+    ARRAY(
+        SELECT found.priority FROM unnest($5::smallint[], $6::smallint[]) AS gap (above, below) CROSS JOIN LATERAL (
+            SELECT priority FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 > gap.above AND priority + 0 < gap.below
+            ORDER BY priority + 0 LIMIT 1
+        ) AS found
+    ),
     ARRAY(
         SELECT (SELECT count(*) FROM mainspring.places WHERE scope = asked.scope AND name = asked.name AND key = '')
-        FROM unnest($12, $13) WITH ORDINALITY AS asked (scope, name, place) ORDER BY place
+        FROM unnest($30::text[], $31::text[]) WITH ORDINALITY AS asked (scope, name, place) ORDER BY place
     ),
     ARRAY(
         SELECT EXISTS (SELECT FROM mainspring.freed WHERE freed.task = keyed.task)
-        FROM unnest($14::text[]) WITH ORDINALITY AS keyed (task, place) ORDER BY place
+        FROM unnest($32::text[]) WITH ORDINALITY AS keyed (task, place) ORDER BY place
     ),
     ARRAY(
         SELECT (SELECT look_at FROM mainspring.keys WHERE keys.task = keyed.task AND look_at IS NOT NULL
             ORDER BY look_at LIMIT 1)
-        FROM unnest($14) WITH ORDINALITY AS keyed (task, place) ORDER BY place
+        FROM unnest($32) WITH ORDINALITY AS keyed (task, place) ORDER BY place
+    ),
+    ARRAY(
+        SELECT (SELECT spent_until FROM mainspring.gates WHERE scope = asked.scope AND name = asked.name)
+        FROM unnest($30, $31) WITH ORDINALITY AS asked (scope, name, place) ORDER BY place
     ),
     clock_timestamp() - statement_timestamp()
 FROM clock
 UNION ALL
 SELECT
-    asked.place::integer, due.ids, due.times, due.keys, later.run_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    clock_timestamp() - statement_timestamp()
-FROM clock CROSS JOIN unnest($7::bigint[], $8::timestamptz[], $9::uuid[], $10::integer[], $11::boolean[])
-    WITH ORDINALITY AS asked (lane, mark_at, mark_id, most, keyed, place)
+    asked.place, due.ids, due.times, due.queues, due.tasks, due.cares, due.keys, reached.run_at, reached.id,
+    coalesce((
+        SELECT run_at FROM (
+            SELECT run_at, queue, task FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care <> 1
+                AND priority + 0 = asked.priority AND run_at > clock.horizon
+            ORDER BY run_at, id LIMIT 100
+        ) AS entries
+        WHERE task = ANY ($9::text[]) AND queue <> ALL ($12::text[])
+        LIMIT 1
+    ), (
+        SELECT run_at FROM mainspring.jobs
+        WHERE state <> 'running' AND NOT parked AND care <> 1
+            AND priority + 0 = asked.priority AND run_at > clock.horizon
+        ORDER BY run_at, id OFFSET 99 LIMIT 1
+    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
+FROM clock CROSS JOIN unnest($14::integer[], $15::smallint[], $16::timestamptz[], $17::uuid[])
+    AS asked (place, priority, position_at, position_id)
 CROSS JOIN LATERAL (
-    SELECT array_agg(id) AS ids, array_agg(run_at) AS times, array_agg(key) FILTER (WHERE asked.keyed) AS keys
+    SELECT
+        array_agg(id) AS ids, array_agg(run_at) AS times, array_agg(queue) AS queues, array_agg(task) AS tasks,
+        array_agg(care) AS cares, array_agg(key) AS keys
     FROM (
-        SELECT id, run_at, key FROM mainspring.jobs
-        WHERE lane = asked.lane AND (run_at, id) >= (asked.mark_at, asked.mark_id) AND run_at <= clock.horizon
-        ORDER BY run_at, id LIMIT asked.most
-    ) AS line
+        SELECT id, run_at, queue, task, care, key FROM (
+            SELECT id, run_at, queue, task, care, key FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care <> 1
+                AND priority + 0 = asked.priority AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
+            ORDER BY run_at, id LIMIT $8::integer
+        ) AS entries
+        WHERE task = ANY ($9::text[]) AND queue <> ALL ($12::text[])
+        LIMIT $7::integer
+    ) AS first
 ) AS due
 LEFT JOIN LATERAL (
-    SELECT run_at FROM mainspring.jobs
-    WHERE lane = asked.lane AND run_at > clock.horizon ORDER BY run_at, id LIMIT 1
-) AS later ON true
+    SELECT run_at, id FROM mainspring.jobs
+    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1
+        AND priority + 0 = asked.priority AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
+    ORDER BY run_at, id OFFSET $8 - 1 LIMIT 1
+) AS reached ON true
+UNION ALL
+SELECT
+    asked.place, due.ids, due.times, due.queues, due.tasks, due.cares, due.keys, reached.run_at, reached.id,
+    coalesce((
+        SELECT run_at FROM (
+            SELECT run_at, queue, task FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care <> 1
+                AND task COLLATE "C" = asked.name AND priority = asked.priority
+                AND run_at > clock.horizon
+            ORDER BY run_at, id LIMIT 100
+        ) AS entries
+        WHERE queue <> ALL (CASE WHEN asked.rest THEN $12 ELSE $11::text[] END)
+            AND ($13::text[] IS NULL OR queue = ANY ($13))
+        LIMIT 1
+    ), (
+        SELECT run_at FROM mainspring.jobs
+        WHERE state <> 'running' AND NOT parked AND care <> 1
+            AND task COLLATE "C" = asked.name AND priority = asked.priority
+            AND run_at > clock.horizon
+        ORDER BY run_at, id OFFSET 99 LIMIT 1
+    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
+FROM clock CROSS JOIN unnest($18::integer[], $19::text[], $20::smallint[], $21::timestamptz[], $22::uuid[], $23::boolean[])
+    AS asked (place, name, priority, position_at, position_id, rest)
+CROSS JOIN LATERAL (
+    SELECT
+        array_agg(id) AS ids, array_agg(run_at) AS times, array_agg(queue) AS queues, array_agg(task) AS tasks,
+        array_agg(care) AS cares, array_agg(key) AS keys
+    FROM (
+        SELECT id, run_at, queue, task, care, key FROM (
+            SELECT id, run_at, queue, task, care, key FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care <> 1
+                AND task COLLATE "C" = asked.name AND priority = asked.priority
+                AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
+            ORDER BY run_at, id LIMIT $8::integer
+        ) AS entries
+        WHERE queue <> ALL (CASE WHEN asked.rest THEN $12 ELSE $11::text[] END)
+            AND ($13::text[] IS NULL OR queue = ANY ($13))
+        LIMIT $7::integer
+    ) AS first
+) AS due
+LEFT JOIN LATERAL (
+    SELECT run_at, id FROM mainspring.jobs
+    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1
+        AND task COLLATE "C" = asked.name AND priority = asked.priority
+        AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
+    ORDER BY run_at, id OFFSET $8 - 1 LIMIT 1
+) AS reached ON true
+UNION ALL
+SELECT
+    asked.place, due.ids, due.times, due.queues, due.tasks, due.cares, due.keys, reached.run_at, reached.id,
+    coalesce((
+        SELECT run_at FROM (
+            SELECT run_at, queue, task FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care <> 1
+                AND queue COLLATE "C" = asked.name AND priority = asked.priority
+                AND run_at > clock.horizon
+            ORDER BY run_at, id LIMIT 100
+        ) AS entries
+        WHERE task = ANY ($9)
+        LIMIT 1
+    ), (
+        SELECT run_at FROM mainspring.jobs
+        WHERE state <> 'running' AND NOT parked AND care <> 1
+            AND queue COLLATE "C" = asked.name AND priority = asked.priority
+            AND run_at > clock.horizon
+        ORDER BY run_at, id OFFSET 99 LIMIT 1
+    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
+FROM clock CROSS JOIN unnest($24::integer[], $25::text[], $26::smallint[], $27::timestamptz[], $28::uuid[])
+    AS asked (place, name, priority, position_at, position_id)
+CROSS JOIN LATERAL (
+    SELECT
+        array_agg(id) AS ids, array_agg(run_at) AS times, array_agg(queue) AS queues, array_agg(task) AS tasks,
+        array_agg(care) AS cares, array_agg(key) AS keys
+    FROM (
+        SELECT id, run_at, queue, task, care, key FROM (
+            SELECT id, run_at, queue, task, care, key FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care <> 1
+                AND queue COLLATE "C" = asked.name AND priority = asked.priority
+                AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
+            ORDER BY run_at, id LIMIT $8::integer
+        ) AS entries
+        WHERE task = ANY ($9)
+        LIMIT $7::integer
+    ) AS first
+) AS due
+LEFT JOIN LATERAL (
+    SELECT run_at, id FROM mainspring.jobs
+    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1
+        AND queue COLLATE "C" = asked.name AND priority = asked.priority
+        AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
+    ORDER BY run_at, id OFFSET $8 - 1 LIMIT 1
+) AS reached ON true
+UNION ALL
+SELECT
+    -1, due.ids, due.times, due.queues, due.tasks, due.priorities, due.keys, NULL, NULL, (
+        SELECT min(run_at) FROM (
+            SELECT run_at, queue, task FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care = 1
+            ORDER BY priority DESC, run_at, id LIMIT 1000
+        ) AS entries
+        WHERE run_at > clock.horizon AND task = ANY ($10::text[]) AND queue <> ALL ($11)
+            AND ($13 IS NULL OR queue = ANY ($13))
+    ), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
+FROM clock CROSS JOIN LATERAL (
+    SELECT
+        array_agg(id) AS ids, array_agg(run_at) AS times, array_agg(queue) AS queues, array_agg(task) AS tasks,
+        array_agg(priority) AS priorities, array_agg(key) AS keys
+    FROM (
+        SELECT id, run_at, queue, task, priority, key FROM (
+            SELECT id, run_at, queue, task, priority, key FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care = 1
+            ORDER BY priority DESC, run_at, id LIMIT 1000
+        ) AS entries
+        WHERE run_at <= clock.horizon AND task = ANY ($10) AND queue <> ALL ($11)
+            AND ($13 IS NULL OR queue = ANY ($13))
+        ORDER BY priority DESC, run_at, id
+    ) AS first
+) AS due
+WHERE $29::boolean

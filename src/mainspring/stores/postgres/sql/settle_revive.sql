@@ -16,12 +16,12 @@ log_lines AS (
     SELECT id, place, body FROM back CROSS JOIN unnest(back.log_lines) WITH ORDINALITY AS each (body, place)
 )
 INSERT INTO mainspring.jobs (
-    id, lane, home, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision,
+    id, care, queue, task, priority, state, run_at, attempt, granted, losses, loss_limit, lease, revision,
     max_attempts, policy, expires_at, cancel_requested_at, node, settled_by, started_at, seconds, enqueued_at, timeout,
     key, unique_key, unique_period, unique_on_conflict, parent, facts, traced, payload
 )
 SELECT
-    id, $2::bigint, $2, $3::text, task, $4::smallint, $5::text, $6::timestamptz, $7::integer, $8::integer, $9::integer,
+    id, $2::smallint, $3::text, task, $4::smallint, $5::text, $6::timestamptz, $7::integer, $8::integer, $9::integer,
     loss_limit, lease, $10, max_attempts, policy, $11::timestamptz, $12::timestamptz, node, settled_by,
     started_at, seconds, enqueued_at, timeout, key, unique_key, unique_period, unique_on_conflict, parent, facts, true,
     payload

@@ -1,20 +1,31 @@
--- How many jobs wait and run, by queue, and which queues stand still, and why. Steps from lane to lane and counts each
--- in the index; of those that are parked there are few, or their gate is shut for good. Indexes: jobs_waiting,
--- jobs_parked, jobs_running.
-WITH RECURSIVE lanes AS (
-    (SELECT lane FROM mainspring.jobs WHERE lane IS NOT NULL ORDER BY lane LIMIT 1)
+-- How many jobs wait and run, by queue, and which queues are paused, and why. Steps from queue to queue and counts each in
+-- the index; few jobs are parked or suspects, or their gate is shut for good. Indexes: jobs_by_queue, jobs_parked,
+-- jobs_suspect, jobs_running.
+WITH RECURSIVE queues AS (
+    (
+        SELECT queue COLLATE "C" AS queue FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care <> 1
+        ORDER BY queue COLLATE "C" LIMIT 1
+    )
     UNION ALL
-    SELECT (SELECT jobs.lane FROM mainspring.jobs WHERE jobs.lane > lanes.lane ORDER BY jobs.lane LIMIT 1)
-    FROM lanes WHERE lanes.lane IS NOT NULL
+    SELECT (
+        SELECT jobs.queue COLLATE "C" FROM mainspring.jobs
+        WHERE state <> 'running' AND NOT parked AND care <> 1 AND jobs.queue COLLATE "C" > queues.queue
+        ORDER BY jobs.queue COLLATE "C" LIMIT 1
+    )
+    FROM queues WHERE queues.queue IS NOT NULL
 ),
 counted AS (
     SELECT
-        (SELECT jobs.queue FROM mainspring.jobs WHERE jobs.lane = lanes.lane ORDER BY jobs.run_at LIMIT 1) AS queue,
-        (SELECT count(*) FROM mainspring.jobs WHERE jobs.lane = lanes.lane) AS waiting,
+        queues.queue, (
+            SELECT count(*) FROM mainspring.jobs
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND jobs.queue COLLATE "C" = queues.queue
+        ) AS waiting,
         0 AS running
-    FROM lanes WHERE lanes.lane IS NOT NULL
+    FROM queues WHERE queues.queue IS NOT NULL
     UNION ALL
     SELECT queue, count(*), 0 FROM mainspring.jobs WHERE parked GROUP BY queue
+    UNION ALL
+    SELECT queue, count(*), 0 FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care = 1 GROUP BY queue
     UNION ALL
     SELECT queue, 0, count(*) FROM mainspring.jobs WHERE state = 'running' GROUP BY queue
     UNION ALL

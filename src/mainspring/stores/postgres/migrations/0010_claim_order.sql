@@ -1,0 +1,23 @@
+-- Jobs are claimed from indexes in claim order, and lanes are removed (docs/decisions/0054).
+-- oldest code: 10
+--
+-- Every read of these indexes names one priority, so that future jobs of a priority are never in front of due jobs of a
+-- lower one. The expression `priority + 0` keeps the planner from reading jobs_by_order, with a filter, where a statement
+-- asks for one queue or one task.
+
+ALTER TABLE mainspring.jobs ADD COLUMN care smallint NOT NULL DEFAULT 0;   -- 1: suspect; 2: other last chance; else 0
+UPDATE mainspring.jobs SET care = CASE
+    WHEN losses > 0 AND losses >= loss_limit - 1 THEN 1
+    WHEN max_attempts + granted - attempt <= 1 OR loss_limit - losses <= 1 THEN 2
+    ELSE 0
+END;
+ALTER TABLE mainspring.jobs DROP COLUMN lane, DROP COLUMN home;
+CREATE INDEX jobs_by_order ON mainspring.jobs ((priority + 0), run_at, id)
+    WHERE state <> 'running' AND NOT parked AND care <> 1;
+CREATE INDEX jobs_by_queue ON mainspring.jobs (queue COLLATE "C", priority, run_at, id)
+    WHERE state <> 'running' AND NOT parked AND care <> 1;
+CREATE INDEX jobs_by_task ON mainspring.jobs (task COLLATE "C", priority, run_at, id)
+    WHERE state <> 'running' AND NOT parked AND care <> 1;
+CREATE INDEX jobs_suspect ON mainspring.jobs (priority DESC, run_at, id)
+    WHERE state <> 'running' AND NOT parked AND care = 1;
+CREATE INDEX jobs_parked ON mainspring.jobs (task, key, queue, priority DESC, run_at, id) WHERE parked;
