@@ -240,7 +240,7 @@ async def day(store: PostgresStore, request: ClaimRequest, counted: Counted) -> 
     """Claim and settle in every way, and say by which statements."""
     costs: dict[str, list[str]] = {}
     await store.enqueue(some_jobs(store, 20))
-    await store.claim(replace(request, room=1))  # learns the lanes and the rules
+    await store.claim(replace(request, room=1))  # reads the priorities and the rules
     counted.take()
     first = (await store.claim(request)).deliveries
     costs["claim"] = counted.take()
@@ -256,7 +256,7 @@ async def day(store: PostgresStore, request: ClaimRequest, counted: Counted) -> 
 
 AS_BEFORE = {
     "claim": ["peek", "take"],
-    "claim again": ["grab"],
+    "claim again": ["grab_task"],
     "success": ["settle_success"],
     "snooze": ["settle_hold_free", "settle_read", "settle_living", "attempts_add", "places_vacate", "settle_write"],
 }
@@ -301,7 +301,7 @@ async def test_an_open_breaker_costs_the_claims_of_other_tasks_nothing(
         assert len((await store.claim(other)).deliveries) == 5
         assert counted.take() == ["peek", "take"]
         assert len((await store.claim(replace(other, room=2))).deliveries) == 2
-        assert counted.take() == ["grab"]
+        assert counted.take() == ["grab_task"]
 
 
 # Nobody waits in a circle.

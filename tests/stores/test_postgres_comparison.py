@@ -23,8 +23,9 @@ SERVERS: list[Server] = []
 def server(postgres: Server) -> Iterator[None]:
     SERVERS.append(postgres)
     with pytest.MonkeyPatch.context() as patch:
-        # In stories there are few jobs; a claim is to look at so few at a time that it has to park, and to look again.
-        patch.setattr(claim, "FEW", 1)
+        # In stories there are few jobs; a claim is to read so few at a time that it has to park, and to read more.
+        patch.setattr(claim, "ENTRIES", -3)
+        patch.setattr(through, "ENTRIES", -3)
         patch.setattr(through, "MANY", 2)
         yield
     SERVERS.clear()

@@ -81,6 +81,8 @@ class Sight:
     reads: Sequence[Read]
     passages: dict[tuple[Scope, str], Passage]
     """Of tasks and queues."""
+    full: frozenset[tuple[Scope, str]]
+    """Those of them that let no job pass."""
     keyed: dict[Name, Keyed]
     took: float
     trials: dict[Name, Trial]
@@ -110,7 +112,7 @@ class Sight:
         found: list[Gate] = []
         for task, queue in kinds:
             gates = self.rules.gates_of(task, queue)
-            if all(self.passages[gate.scope, gate.name].room > 0 for gate in gates):
+            if not any((gate.scope, gate.name) in self.full for gate in gates):
                 found += gates
                 gate = self.rules.keyed(task)
                 found += [gate] if gate is not None and task in keyed else []
@@ -185,15 +187,17 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
         if _SUSPECTS in by_place:
             reads.append(_suspects(by_place[_SUSPECTS]))
             lines.suspects = bool(reads[-1].jobs) or reads[-1].later is not None
+        passages = {
+            (gate.scope, gate.name): Passage(gate=gate, key="", taken=count, spent_until=until, now=now)
+            for gate, count, until in zip(wanted, taken, spent, strict=True)
+        }
         return Sight(
             now=now,
             horizon=now if request.due_by is None else min(now, request.due_by),
             rules=rules,
             reads=reads,
-            passages={
-                (gate.scope, gate.name): Passage(gate=gate, key="", taken=count, spent_until=until, now=now)
-                for gate, count, until in zip(wanted, taken, spent, strict=True)
-            },
+            passages=passages,
+            full=frozenset(subject for subject, passage in passages.items() if passage.room <= 0),
             keyed={
                 task: Keyed(rules.gates[Scope.KEY, str(task)], was_freed, when)
                 for task, was_freed, when in zip(tasks, freed, look_at, strict=True)

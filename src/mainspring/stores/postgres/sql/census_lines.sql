@@ -2,13 +2,13 @@
 -- Index: jobs_by_task.
 WITH RECURSIVE lines AS (
     (
-        SELECT task, priority FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care <> 1
+        SELECT task, priority FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''
         ORDER BY task COLLATE "C", priority LIMIT 1
     )
     UNION ALL
     SELECT beyond.* FROM lines CROSS JOIN LATERAL (
         SELECT task, priority FROM mainspring.jobs
-        WHERE state <> 'running' AND NOT parked AND care <> 1 AND (task COLLATE "C", priority) > (lines.task, lines.priority)
+        WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= '' AND (task COLLATE "C", priority) > (lines.task, lines.priority)
         ORDER BY task COLLATE "C", priority LIMIT 1
     ) AS beyond
 )

@@ -12,7 +12,7 @@ held AS MATERIALIZED (
         FROM unnest($7::smallint[], $8::timestamptz[], $9::uuid[]) AS asked (priority, position_at, position_id)
         CROSS JOIN LATERAL (
             SELECT ctid AS row, queue, task FROM mainspring.jobs
-            WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 = asked.priority
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0 AND priority + 0 = asked.priority
                 AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= (SELECT now FROM clock)
             ORDER BY run_at, id LIMIT $11::integer
         ) AS entry
@@ -28,9 +28,9 @@ held AS MATERIALIZED (
             AND NOT EXISTS (
                 SELECT FROM unnest($5::smallint[], $6::smallint[]) AS gap (above, below) CROSS JOIN LATERAL (
                     SELECT FROM mainspring.jobs
-                    WHERE state <> 'running' AND NOT parked AND care <> 1
+                    WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
                         AND priority + 0 > gap.above AND priority + 0 < gap.below
-                    LIMIT 1
+                    ORDER BY priority + 0 LIMIT 1
                 ) AS found
             )
         LIMIT $10::integer

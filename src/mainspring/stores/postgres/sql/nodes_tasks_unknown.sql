@@ -6,13 +6,13 @@ WITH RECURSIVE
 since AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) - $2::interval AS since),
 lines AS (
     (
-        SELECT task, priority FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care <> 1
+        SELECT task, priority FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''
         ORDER BY task COLLATE "C", priority LIMIT 1
     )
     UNION ALL
     SELECT beyond.* FROM lines CROSS JOIN LATERAL (
         SELECT task, priority FROM mainspring.jobs
-        WHERE state <> 'running' AND NOT parked AND care <> 1 AND (task COLLATE "C", priority) > (lines.task, lines.priority)
+        WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= '' AND (task COLLATE "C", priority) > (lines.task, lines.priority)
         ORDER BY task COLLATE "C", priority LIMIT 1
     ) AS beyond
 ),
@@ -28,7 +28,7 @@ waiting AS (
     SELECT lines.task
     FROM lines CROSS JOIN LATERAL (
         SELECT jobs.run_at FROM mainspring.jobs
-        WHERE state <> 'running' AND NOT parked AND care <> 1
+        WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''
             AND jobs.task COLLATE "C" = lines.task AND jobs.priority = lines.priority
         ORDER BY jobs.run_at, jobs.id LIMIT 1
     ) AS head

@@ -19,7 +19,7 @@ SELECT
     ARRAY(
         SELECT found.priority FROM unnest($5::smallint[], $6::smallint[]) AS gap (above, below) CROSS JOIN LATERAL (
             SELECT priority FROM mainspring.jobs
-            WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 > gap.above AND priority + 0 < gap.below
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0 AND priority + 0 > gap.above AND priority + 0 < gap.below
             ORDER BY priority + 0 LIMIT 1
         ) AS found
     ),
@@ -48,7 +48,7 @@ SELECT
     coalesce((
         SELECT run_at FROM (
             SELECT run_at, queue, task FROM mainspring.jobs
-            WHERE state <> 'running' AND NOT parked AND care <> 1
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
                 AND priority + 0 = asked.priority AND run_at > clock.horizon
             ORDER BY run_at, id LIMIT 100
         ) AS entries
@@ -56,7 +56,7 @@ SELECT
         LIMIT 1
     ), (
         SELECT run_at FROM mainspring.jobs
-        WHERE state <> 'running' AND NOT parked AND care <> 1
+        WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
             AND priority + 0 = asked.priority AND run_at > clock.horizon
         ORDER BY run_at, id OFFSET 99 LIMIT 1
     )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
@@ -69,7 +69,7 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT id, run_at, queue, task, care, key FROM (
             SELECT id, run_at, queue, task, care, key FROM mainspring.jobs
-            WHERE state <> 'running' AND NOT parked AND care <> 1
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
                 AND priority + 0 = asked.priority AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
             ORDER BY run_at, id LIMIT $8::integer
         ) AS entries
@@ -79,7 +79,7 @@ CROSS JOIN LATERAL (
 ) AS due
 LEFT JOIN LATERAL (
     SELECT run_at, id FROM mainspring.jobs
-    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1
+    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
         AND priority + 0 = asked.priority AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
     ORDER BY run_at, id OFFSET $8 - 1 LIMIT 1
 ) AS reached ON true
@@ -89,7 +89,7 @@ SELECT
     coalesce((
         SELECT run_at FROM (
             SELECT run_at, queue, task FROM mainspring.jobs
-            WHERE state <> 'running' AND NOT parked AND care <> 1
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''
                 AND task COLLATE "C" = asked.name AND priority = asked.priority
                 AND run_at > clock.horizon
             ORDER BY run_at, id LIMIT 100
@@ -99,7 +99,7 @@ SELECT
         LIMIT 1
     ), (
         SELECT run_at FROM mainspring.jobs
-        WHERE state <> 'running' AND NOT parked AND care <> 1
+        WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''
             AND task COLLATE "C" = asked.name AND priority = asked.priority
             AND run_at > clock.horizon
         ORDER BY run_at, id OFFSET 99 LIMIT 1
@@ -113,7 +113,7 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT id, run_at, queue, task, care, key FROM (
             SELECT id, run_at, queue, task, care, key FROM mainspring.jobs
-            WHERE state <> 'running' AND NOT parked AND care <> 1
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''
                 AND task COLLATE "C" = asked.name AND priority = asked.priority
                 AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
             ORDER BY run_at, id LIMIT $8::integer
@@ -125,7 +125,7 @@ CROSS JOIN LATERAL (
 ) AS due
 LEFT JOIN LATERAL (
     SELECT run_at, id FROM mainspring.jobs
-    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1
+    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''
         AND task COLLATE "C" = asked.name AND priority = asked.priority
         AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
     ORDER BY run_at, id OFFSET $8 - 1 LIMIT 1
@@ -136,7 +136,7 @@ SELECT
     coalesce((
         SELECT run_at FROM (
             SELECT run_at, queue, task FROM mainspring.jobs
-            WHERE state <> 'running' AND NOT parked AND care <> 1
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= ''
                 AND queue COLLATE "C" = asked.name AND priority = asked.priority
                 AND run_at > clock.horizon
             ORDER BY run_at, id LIMIT 100
@@ -145,7 +145,7 @@ SELECT
         LIMIT 1
     ), (
         SELECT run_at FROM mainspring.jobs
-        WHERE state <> 'running' AND NOT parked AND care <> 1
+        WHERE state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= ''
             AND queue COLLATE "C" = asked.name AND priority = asked.priority
             AND run_at > clock.horizon
         ORDER BY run_at, id OFFSET 99 LIMIT 1
@@ -159,7 +159,7 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT id, run_at, queue, task, care, key FROM (
             SELECT id, run_at, queue, task, care, key FROM mainspring.jobs
-            WHERE state <> 'running' AND NOT parked AND care <> 1
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= ''
                 AND queue COLLATE "C" = asked.name AND priority = asked.priority
                 AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
             ORDER BY run_at, id LIMIT $8::integer
@@ -170,7 +170,7 @@ CROSS JOIN LATERAL (
 ) AS due
 LEFT JOIN LATERAL (
     SELECT run_at, id FROM mainspring.jobs
-    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1
+    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= ''
         AND queue COLLATE "C" = asked.name AND priority = asked.priority
         AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
     ORDER BY run_at, id OFFSET $8 - 1 LIMIT 1

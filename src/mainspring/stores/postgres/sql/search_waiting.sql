@@ -5,19 +5,19 @@
 WITH near AS MATERIALIZED (
     (
         SELECT id, state, queue, task, 1 AS place FROM mainspring.jobs
-        WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" = $5::text
+        WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= '' AND task COLLATE "C" = $5::text
         ORDER BY priority, run_at, id LIMIT $6::bigint
     )
     UNION ALL
     (
         SELECT id, state, queue, task, 2 FROM mainspring.jobs
-        WHERE $5 IS NULL AND state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" = $4::text
+        WHERE $5 IS NULL AND state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= '' AND queue COLLATE "C" = $4::text
         ORDER BY priority, run_at, id LIMIT $6
     )
     UNION ALL
     (
         SELECT id, state, queue, task, 3 FROM mainspring.jobs
-        WHERE $5 IS NULL AND $4 IS NULL AND state <> 'running' AND NOT parked AND care <> 1
+        WHERE $5 IS NULL AND $4 IS NULL AND state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
         ORDER BY priority + 0, run_at, id LIMIT $6
     )
     UNION ALL

@@ -3,13 +3,13 @@
 -- jobs_suspect, jobs_running.
 WITH RECURSIVE queues AS (
     (
-        SELECT queue COLLATE "C" AS queue FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care <> 1
+        SELECT queue COLLATE "C" AS queue FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= ''
         ORDER BY queue COLLATE "C" LIMIT 1
     )
     UNION ALL
     SELECT (
         SELECT jobs.queue COLLATE "C" FROM mainspring.jobs
-        WHERE state <> 'running' AND NOT parked AND care <> 1 AND jobs.queue COLLATE "C" > queues.queue
+        WHERE state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= '' AND jobs.queue COLLATE "C" > queues.queue
         ORDER BY jobs.queue COLLATE "C" LIMIT 1
     )
     FROM queues WHERE queues.queue IS NOT NULL
@@ -18,7 +18,7 @@ counted AS (
     SELECT
         queues.queue, (
             SELECT count(*) FROM mainspring.jobs
-            WHERE state <> 'running' AND NOT parked AND care <> 1 AND jobs.queue COLLATE "C" = queues.queue
+            WHERE state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= '' AND jobs.queue COLLATE "C" = queues.queue
         ) AS waiting,
         0 AS running
     FROM queues WHERE queues.queue IS NOT NULL
