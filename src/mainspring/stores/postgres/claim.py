@@ -5,12 +5,13 @@ has taken meanwhile is left to it. Where the order is all there is to choose by,
 are claimed in `through.py`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from mainspring.core.limits import Gate
+from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.stores.postgres.deliver import delivery, take, traces_of, with_terms
 from mainspring.stores.postgres.lines import (
@@ -29,8 +30,8 @@ from mainspring.stores.postgres.pick import Picked, next_due, pick
 from mainspring.stores.postgres.rows import Care
 from mainspring.stores.postgres.sight import Scan, Sight, look, names
 from mainspring.stores.postgres.statements import statement
-from mainspring.stores.postgres.verb import Ask, Row, Verb
-from mainspring.stores.records import Claimed, ClaimRequest
+from mainspring.stores.postgres.verb import Ask, Verb
+from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 
 _GRAB: Final = {Kind.ALL: statement("grab"), Kind.TASK: statement("grab_task"), Kind.QUEUE: statement("grab_queue")}
 _ORDER: Final = itemgetter(2, 0)  # run_at and id
@@ -58,14 +59,24 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
     line = _only_line(lines, request) if lines.expects else None
     if line is None:
         return None
-    # No more last chances than can start. This limits other jobs too, so only if the claim before met last chances.
-    wanted = request.room if lines.last_chances and request.ahead else request.room + request.ahead
     sources = lines.sources([line])
     began = lines.positions()
-    if not wanted or not sources or any(source not in began.by_source for source in sources):
+    if not sources or any(source not in began.by_source for source in sources):
         return None  # to be read from the start, and the result remembered
+    return (yield from _grab(at, request, lines, sources, began))
+
+
+def _grab(
+    at: datetime | None, request: ClaimRequest, lines: Lines, sources: Sequence[Source], began: Positions
+) -> Verb[Claimed | None]:
+    # No more last chances than can start. This limits other jobs too, so only if the claim before met last chances.
+    wanted = request.room if lines.last_chances and request.ahead else request.room + request.ahead
+    if not wanted:
+        return None
+    line = sources[0].line
     gaps = lines.gaps(whole=False)
     positions = [began.of(source) for source in sources]
+    lines.expects = False  # a statement that fails is not repeated as it was
     rows = yield Ask(
         _GRAB[line.kind],
         (
@@ -78,7 +89,6 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
             [position_at for position_at, _ in positions],
             [position_id for _, position_id in positions],
             wanted,
-            ENTRIES + 4 * wanted,
             request.room,
             request.number,
             line.name if line.kind is Kind.TASK else names(line.tasks),
@@ -95,31 +105,26 @@ def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claim
     rows = sorted(rows, key=_ORDER)
     if len(sources) > 1:
         rows.sort(key=lambda row: -row[_PRIORITY])
-    lines.advance(began, dict(_last(line, rows)), now, 0)
+    lines.advance(began, {Source(line, row[_PRIORITY]): (row[2], row[0]) for row in rows}, now, 0)
     traces = yield from traces_of(rows)
     deliveries = tuple(delivery(request.node, row, traces.get(row[0])) for row in rows)
     return Claimed(deliveries=with_terms(lines.rules, deliveries), next_due=now)
 
 
 def _only_line(lines: Lines, request: ClaimRequest) -> Line | None:
-    """The line of a request that has one, in which every job may be taken; None: there are others, or gates to pass."""
+    """The line of a request in which every job may be taken, if there is nothing in its other lines; None: there may be."""
     rules = lines.rules
     if request.due_by is not None or (lines.suspects and request.suspects > 0):
         return None
     asked = lines_of(rules, request, lines.now())
-    if len(asked) != 1 or any(rules.restricts(task) for task in asked[0].tasks):
+    if not asked or (len(asked) > 1 and not lines.others_are_empty):
         return None
-    (line,) = asked
-    if line.kind is not Kind.QUEUE:
+    line = asked[-1]
+    if line.rest:
         return line
-    has_room = request.room_in(line.name) >= request.room + request.ahead
-    return line if has_room and not any(rules.gates_of(task, line.name) for task in line.tasks) else None
-
-
-def _last(line: Line, rows: Iterable[Row]) -> Iterator[tuple[Source, Position]]:
-    """The last job of each priority, in the order of the rows."""
-    for row in rows:
-        yield Source(line, row[_PRIORITY]), (row[2], row[0])
+    if len(asked) > 1 or line.kind is not Kind.QUEUE or request.room_in(line.name) < request.room + request.ahead:
+        return None
+    return None if (Scope.QUEUE, line.name) in rules.gates else line
 
 
 def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Passes]:
@@ -135,8 +140,8 @@ def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Pass
         probes = {job.task for job in picked.jobs} & sight.trials.keys() if sight.trials else ()
         if held or probes:
             return Passes(None, held, tuple(probes))
-        deliveries = yield from take(at, request, sight, picked)
-        lines.advance(began, picked.positions, sight.now, sight.took)
+        deliveries, positions = yield from _take(at, request, lines, sight, picked)
+        lines.advance(began, positions, sight.now, sight.took)
         tries += 1
         lines.last_chances = picked.last_chances
         lines.expects = bool(deliveries) and (lines.last_chances or not request.room + request.ahead > len(deliveries))
@@ -146,17 +151,51 @@ def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Pass
         began = lines.positions()
 
 
+def _take(
+    at: datetime | None, request: ClaimRequest, lines: Lines, sight: Sight, picked: Picked
+) -> Verb[tuple[tuple[Delivery, ...], dict[Source, Position]]]:
+    """Take the chosen jobs; where the order is all there is to choose by, others instead of those that are gone meanwhile.
+
+    Returns also where each source begins after this.
+    """
+    lines.read_others(is_empty=_others_are_empty(sight, picked))
+    line = _only_line(lines, request) if picked.jobs else None
+    if line is None:
+        return (yield from take(at, request, sight, picked)), picked.positions
+    first = {Source(line, job.priority): job.position for job in reversed(picked.jobs)}
+    sources = [read.source for read in sight.reads if read.source in first]
+    grabbed = yield from _grab(at, request, lines, sources, Positions(first, lines.pulls))
+    deliveries = () if grabbed is None else grabbed.deliveries
+    given = {one.claim.job.id for one in deliveries}
+    left = {Source(line, job.priority): job.position for job in reversed(picked.jobs) if job.id not in given}
+    return deliveries, picked.positions | left
+
+
+def _others_are_empty(sight: Sight, picked: Picked) -> bool:
+    """Return whether no job can be taken that is not in the line of the rest."""
+    others = [read for read in sight.reads if read.source is None or not read.source.line.rest]
+    if any(job.task in sight.trials for job in picked.jobs):
+        return False
+    return not any(
+        (Scope.TASK, str(job.task)) not in sight.full and (Scope.QUEUE, job.queue) not in sight.full
+        for read in others
+        for job in read.jobs
+    )
+
+
 def _choose(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positions) -> Verb[tuple[Sight, Picked]]:
     """Read as much as is needed to choose, which of many sources is a little of each."""
     wanted = max(1, request.room + request.ahead)
     count = len(lines.sources(lines_of(lines.rules, request, lines.now())))
     most = wanted if count <= 1 else min(wanted, 8 + 2 * wanted // count)
     scan = Scan(most, ENTRIES + 4 * wanted)
+    took = 0.0
     while True:
         sight = yield from look(at, request, lines, began, scan)
+        took += sight.took
         picked = pick(sight, request, {})
         if not picked.cut_short or scan.entries >= MAX_ENTRIES:
-            return sight, picked
+            return replace(sight, took=took), picked
         # Many entries are of jobs that the request may not have, or most of the due jobs are in one source.
         scan = Scan(wanted, min(scan.entries * MORE, MAX_ENTRIES))
 

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from mainspring.core.job import Job
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.stores.postgres.rules import Rules
@@ -31,6 +32,8 @@ SHARE: Final = 20
 """A read from the start is not repeated before this multiple of its duration: it takes a twentieth of the time at most."""
 LONG: Final = 0.02
 """Seconds that a read from the start may take without a pause before the next one."""
+BRIEFLY: Final = 0.05
+"""Seconds for which a claim does not read lines again in which no job could be taken, because of limits for example."""
 LATE: Final = timedelta(seconds=0.25)
 """Positions stay this far behind the present: most transactions that enqueue commit within that time."""
 MAX_POSITIONS: Final = 5_000
@@ -144,6 +147,8 @@ class Lines:
         """Whether jobs that are not claimed ahead were among the last that were claimed."""
         self.suspects = True
         """Whether suspects may be waiting."""
+        self.full: frozenset[tuple[Scope, str]] = frozenset()
+        """Gates of tasks and queues that let no job pass when they were last read."""
         self.gated = False
         """Whether the last jobs that were claimed had to pass a gate: then the next ones probably have to."""
         self._guard = threading.Lock()
@@ -154,6 +159,7 @@ class Lines:
         self._counted: dict[tuple[Scope, str], Gate] = {}
         self._look_after: dict[Source, float] = {}
         self._whole_after = 0.0
+        self._others_empty_until = 0.0
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child: another thread of the parent may have held it."""
@@ -194,7 +200,31 @@ class Lines:
         """Record that every job that runs behind these gates has its place: that was committed."""
         self._counted |= {(gate.scope, gate.name): gate for gate in gates}
 
+    # Lines beside that of the rest
+
+    @property
+    def others_are_empty(self) -> bool:
+        """Whether no job of another line than that of the rest can be taken, as of a moment ago."""
+        return time.monotonic() < self._others_empty_until
+
+    def read_others(self, *, is_empty: bool) -> None:
+        """Record whether there was a job to be taken in other lines than that of the rest."""
+        self._others_empty_until = time.monotonic() + BRIEFLY if is_empty else 0.0
+
+    def ended(self, jobs: Iterable[Job]) -> None:
+        """Have other lines read again, if attempts of these jobs were ended that have places of limits, or breakers."""
+        rules = self.rules
+        if self._others_empty_until and any(
+            rules.restricts(job.task) or (Scope.QUEUE, job.queue) in rules.gates for job in jobs
+        ):
+            self._others_empty_until = 0.0
+
     # Positions
+
+    @property
+    def pulls(self) -> int:
+        """How often positions were pulled back."""
+        return self._pulls
 
     def sources(self, lines: Sequence[Line]) -> list[Source]:
         """Every priority of every line, the highest first."""
@@ -237,6 +267,7 @@ class Lines:
         if least is None:
             return
         back = (least, START[1])
+        self._others_empty_until = 0.0
         with self._guard:
             self._pulls += 1
             self._positions = {source: min(position, back) for source, position in self._positions.items()}
@@ -245,6 +276,7 @@ class Lines:
 
     def forget_positions(self) -> None:
         """Drop all positions: a gate or a queue was opened, and its jobs may be due since long ago."""
+        self._others_empty_until = 0.0
         with self._guard:
             self._pulls += 1
             self._positions = {}

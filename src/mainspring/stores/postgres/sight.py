@@ -150,6 +150,7 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
         wanted = _gates(rules, request)
         tasks = sorted({task for task in request.tasks if rules.keyed(task)}, key=str) if rules.gates else []
         gaps = lines.gaps(whole=not began.skip)
+        most = [1 if _is_full(lines, source.line) else scan.most for source in sources]
         rows = yield Ask(
             _PEEK,
             (
@@ -158,9 +159,9 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
                 request.node,
                 request.term,
                 *gaps,
-                *scan,
+                scan.entries,
                 *_filters(rules, request, asked),
-                *_columns(sources, began),
+                *_columns(sources, began, most),
                 request.suspects > 0,
                 [str(gate.scope) for gate in wanted],
                 [gate.name for gate in wanted],
@@ -183,7 +184,7 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
             continue
         if gaps[0]:
             lines.looked_into_gaps(took)
-        reads = [_read(source, by_place[place], scan) for place, source in enumerate(sources, start=1)]
+        reads = [_read(source, by_place[place], most[place - 1]) for place, source in enumerate(sources, start=1)]
         if _SUSPECTS in by_place:
             reads.append(_suspects(by_place[_SUSPECTS]))
             lines.suspects = bool(reads[-1].jobs) or reads[-1].later is not None
@@ -191,13 +192,14 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
             (gate.scope, gate.name): Passage(gate=gate, key="", taken=count, spent_until=until, now=now)
             for gate, count, until in zip(wanted, taken, spent, strict=True)
         }
+        lines.full = frozenset(subject for subject, passage in passages.items() if passage.room <= 0)
         return Sight(
             now=now,
             horizon=now if request.due_by is None else min(now, request.due_by),
             rules=rules,
             reads=reads,
             passages=passages,
-            full=frozenset(subject for subject, passage in passages.items() if passage.room <= 0),
+            full=lines.full,
             keyed={
                 task: Keyed(rules.gates[Scope.KEY, str(task)], was_freed, when)
                 for task, was_freed, when in zip(tasks, freed, look_at, strict=True)
@@ -206,6 +208,13 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
             trials={task: Trial(rules.breakers[task], now) for task in rules.unclosed & request.tasks},
             cooling=cooling(rules, request, now_here),
         )
+
+
+def _is_full(lines: Lines, line: Line) -> bool:
+    """Return whether the gate of a line let no job pass when it was last read: then one job of it is enough."""
+    if line.rest or line.kind is Kind.ALL:
+        return False
+    return (Scope.TASK if line.kind is Kind.TASK else Scope.QUEUE, line.name) in lines.full
 
 
 def _gates(rules: Rules, request: ClaimRequest) -> list[Gate]:
@@ -236,14 +245,14 @@ def _filters(rules: Rules, request: ClaimRequest, asked: Sequence[Line]) -> tupl
     return names(plain), names(request.tasks), list(shut), list(without), named
 
 
-def _columns(sources: Sequence[Source], began: Positions) -> tuple[list[Any], ...]:
-    """The sources by index: their places, names, priorities and positions."""
-    columns: dict[Kind, tuple[list[Any], ...]] = {kind: ([], [], [], [], []) for kind in Kind}
+def _columns(sources: Sequence[Source], began: Positions, most: Sequence[int]) -> tuple[list[Any], ...]:
+    """The sources by index: their places, names, priorities, positions, and how many jobs are read of each."""
+    columns: dict[Kind, tuple[list[Any], ...]] = {kind: ([], [], [], [], [], []) for kind in Kind}
     rest: list[bool] = []
     for place, source in enumerate(sources, start=1):
         line = source.line
         for column, value in zip(
-            columns[line.kind], (place, line.name, source.priority, *began.of(source)), strict=True
+            columns[line.kind], (place, line.name, source.priority, *began.of(source), most[place - 1]), strict=True
         ):
             column.append(value)
         if line.kind is Kind.TASK:
@@ -252,16 +261,16 @@ def _columns(sources: Sequence[Source], began: Positions) -> tuple[list[Any], ..
     return every[0], *every[2:], *columns[Kind.TASK], rest, *columns[Kind.QUEUE]
 
 
-def _read(source: Source, row: Row, scan: Scan) -> Read:
+def _read(source: Source, row: Row, most: int) -> Read:
     _, ids, times, queues, tasks, cares, keys, reached_at, reached_id, later = row[:10]
     if not ids:
-        return Read(source, (), _position(reached_at, reached_id), later, scan.most)
+        return Read(source, (), _position(reached_at, reached_id), later, most)
     priority = source.priority
     jobs = [
         Seen(priority, run_at, id_, queue, name(task), care, None if key is None else shown_key(key))
         for run_at, id_, queue, task, care, key in zip(times, ids, queues, tasks, cares, keys, strict=True)
     ]
-    return Read(source, jobs, _position(reached_at, reached_id), later, scan.most)
+    return Read(source, jobs, _position(reached_at, reached_id), later, most)
 
 
 def _suspects(row: Row) -> Read:

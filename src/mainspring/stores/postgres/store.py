@@ -188,6 +188,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
             one.change.after for place, one in enumerate(settlements) if answers[place].verdict is Verdict.ACCEPTED
         ]
         if written:
+            self._lines.ended(one.change.before for one in settlements)
             again = [after for after in written if after is not None and after.state in WAITING]
             waiting = [after.run_at for after in again]
             if any(after.is_suspect for after in again):

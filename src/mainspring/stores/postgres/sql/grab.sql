@@ -1,8 +1,8 @@
 -- Claims the first due jobs, where the order is all there is to choose by: no gates, no suspects, room in every queue.
 -- Takes nothing if peek.sql has to be asked: the node is not alive, the rules have changed, or there is a priority that the
--- caller does not know. Rows are locked one by one while the index is read, so that two nodes take different jobs; the
--- condition of the lock is repeated because a row may have changed since the snapshot (a row that has is left to the next
--- claim). A job on its last chance beyond the first $12 jobs ends the list. Reads $11 entries of each priority at most.
+-- caller does not know. Rows are locked while the index is read, and those that are locked are skipped, so that two nodes
+-- take different jobs; a row that has changed since the snapshot is left to the next claim. Lists the priorities in the
+-- order of $7. A job on its last chance beyond the first $11 jobs ends the list.
 -- Indexes: jobs_by_order, nodes_id_key.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now),
 held AS MATERIALIZED (
@@ -11,19 +11,13 @@ held AS MATERIALIZED (
         SELECT free.*
         FROM unnest($7::smallint[], $8::timestamptz[], $9::uuid[]) AS asked (priority, position_at, position_id)
         CROSS JOIN LATERAL (
-            SELECT ctid AS row, queue, task FROM mainspring.jobs
+            SELECT ctid AS row, state, care FROM mainspring.jobs
             WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0 AND priority + 0 = asked.priority
                 AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= (SELECT now FROM clock)
-            ORDER BY run_at, id LIMIT $11::integer
-        ) AS entry
-        CROSS JOIN LATERAL (
-            SELECT ctid AS row, state, care FROM mainspring.jobs
-            WHERE ctid = entry.row AND state <> 'running' AND NOT parked AND care <> 1
-                AND run_at <= (SELECT now FROM clock)
-            FOR UPDATE SKIP LOCKED
+                AND task = ANY ($13::text[]) AND queue <> ALL ($14::text[])
+            ORDER BY run_at, id LIMIT $10::integer FOR UPDATE SKIP LOCKED
         ) AS free
-        WHERE entry.task = ANY ($14::text[]) AND entry.queue <> ALL ($15::text[])
-            AND (SELECT version FROM mainspring.rules) = $4::bigint
+        WHERE (SELECT version FROM mainspring.rules) = $4::bigint
             AND EXISTS (SELECT FROM mainspring.nodes WHERE id = $2::text AND term = $3::bigint AND alive)
             AND NOT EXISTS (
                 SELECT FROM unnest($5::smallint[], $6::smallint[]) AS gap (above, below) CROSS JOIN LATERAL (
@@ -33,16 +27,16 @@ held AS MATERIALIZED (
                     ORDER BY priority + 0 LIMIT 1
                 ) AS found
             )
-        LIMIT $10::integer
+        LIMIT $10
     ) AS free
 ),
 given AS MATERIALIZED (
     SELECT row, state FROM held
-    WHERE number < coalesce((SELECT min(number) FROM held WHERE care = 2 AND number > $12::integer), number + 1)
+    WHERE number < coalesce((SELECT min(number) FROM held WHERE care = 2 AND number > $11::integer), number + 1)
 )
 UPDATE mainspring.jobs SET
     state = 'running', attempt = attempt + 1, previous_lease = lease,
-    lease = ((lease >> 32) + 1) << 32 | $13::bigint, revision = revision + 1, node = $2,
+    lease = ((lease >> 32) + 1) << 32 | $12::bigint, revision = revision + 1, node = $2,
     started_at = (SELECT now FROM clock)
 FROM given WHERE jobs.ctid = given.row
 RETURNING

@@ -1,6 +1,6 @@
--- The first jobs that a node could claim: of each line and priority that it asks for ($14 to $28) the first $7 due jobs from a
--- position on that pass the filter, among $8 entries; where the index is at if these were not enough; and when the next
--- job is due, approximately if the next hundred do not pass the filter. Then $29 suspects. The first row, at place 0, has
+-- The first jobs that a node could claim: of each line and priority that it asks for the first due jobs from a position on
+-- that pass the filter, among $7 entries; where the read ended if these were not enough; and when the next job is due,
+-- approximately if the next hundred do not pass the filter. Then the suspects. The first row, at place 0, has
 -- the time; the version of the rules, NULL if the node is not alive; priorities that the caller does not know, one from
 -- each gap between those that it knows; how gates stand; and of tasks whose keys have a gate whether a key was freed and
 -- when one is to be looked at. Each row has the time that it took to come to it. Locks nothing.
@@ -25,20 +25,20 @@ SELECT
     ),
     ARRAY(
         SELECT (SELECT count(*) FROM mainspring.places WHERE scope = asked.scope AND name = asked.name AND key = '')
-        FROM unnest($30::text[], $31::text[]) WITH ORDINALITY AS asked (scope, name, place) ORDER BY place
+        FROM unnest($32::text[], $33::text[]) WITH ORDINALITY AS asked (scope, name, place) ORDER BY place
     ),
     ARRAY(
         SELECT EXISTS (SELECT FROM mainspring.freed WHERE freed.task = keyed.task)
-        FROM unnest($32::text[]) WITH ORDINALITY AS keyed (task, place) ORDER BY place
+        FROM unnest($34::text[]) WITH ORDINALITY AS keyed (task, place) ORDER BY place
     ),
     ARRAY(
         SELECT (SELECT look_at FROM mainspring.keys WHERE keys.task = keyed.task AND look_at IS NOT NULL
             ORDER BY look_at LIMIT 1)
-        FROM unnest($32) WITH ORDINALITY AS keyed (task, place) ORDER BY place
+        FROM unnest($34) WITH ORDINALITY AS keyed (task, place) ORDER BY place
     ),
     ARRAY(
         SELECT (SELECT spent_until FROM mainspring.gates WHERE scope = asked.scope AND name = asked.name)
-        FROM unnest($30, $31) WITH ORDINALITY AS asked (scope, name, place) ORDER BY place
+        FROM unnest($32, $33) WITH ORDINALITY AS asked (scope, name, place) ORDER BY place
     ),
     clock_timestamp() - statement_timestamp()
 FROM clock
@@ -52,7 +52,7 @@ SELECT
                 AND priority + 0 = asked.priority AND run_at > clock.horizon
             ORDER BY run_at, id LIMIT 100
         ) AS entries
-        WHERE task = ANY ($9::text[]) AND queue <> ALL ($12::text[])
+        WHERE task = ANY ($8::text[]) AND queue <> ALL ($11::text[])
         LIMIT 1
     ), (
         SELECT run_at FROM mainspring.jobs
@@ -60,8 +60,8 @@ SELECT
             AND priority + 0 = asked.priority AND run_at > clock.horizon
         ORDER BY run_at, id OFFSET 99 LIMIT 1
     )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
-FROM clock CROSS JOIN unnest($14::integer[], $15::smallint[], $16::timestamptz[], $17::uuid[])
-    AS asked (place, priority, position_at, position_id)
+FROM clock CROSS JOIN unnest($13::integer[], $14::smallint[], $15::timestamptz[], $16::uuid[], $17::integer[])
+    AS asked (place, priority, position_at, position_id, most)
 CROSS JOIN LATERAL (
     SELECT
         array_agg(id) AS ids, array_agg(run_at) AS times, array_agg(queue) AS queues, array_agg(task) AS tasks,
@@ -71,17 +71,17 @@ CROSS JOIN LATERAL (
             SELECT id, run_at, queue, task, care, key FROM mainspring.jobs
             WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
                 AND priority + 0 = asked.priority AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
-            ORDER BY run_at, id LIMIT $8::integer
+            ORDER BY run_at, id LIMIT $7::integer
         ) AS entries
-        WHERE task = ANY ($9::text[]) AND queue <> ALL ($12::text[])
-        LIMIT $7::integer
+        WHERE task = ANY ($8::text[]) AND queue <> ALL ($11::text[])
+        LIMIT asked.most
     ) AS first
 ) AS due
 LEFT JOIN LATERAL (
     SELECT run_at, id FROM mainspring.jobs
-    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
+    WHERE coalesce(cardinality(due.ids), 0) < asked.most AND state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
         AND priority + 0 = asked.priority AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
-    ORDER BY run_at, id OFFSET $8 - 1 LIMIT 1
+    ORDER BY run_at, id OFFSET $7 - 1 LIMIT 1
 ) AS reached ON true
 UNION ALL
 SELECT
@@ -94,8 +94,8 @@ SELECT
                 AND run_at > clock.horizon
             ORDER BY run_at, id LIMIT 100
         ) AS entries
-        WHERE queue <> ALL (CASE WHEN asked.rest THEN $12 ELSE $11::text[] END)
-            AND ($13::text[] IS NULL OR queue = ANY ($13))
+        WHERE queue <> ALL (CASE WHEN asked.rest THEN $11 ELSE $10::text[] END)
+            AND ($12::text[] IS NULL OR queue = ANY ($12))
         LIMIT 1
     ), (
         SELECT run_at FROM mainspring.jobs
@@ -104,8 +104,9 @@ SELECT
             AND run_at > clock.horizon
         ORDER BY run_at, id OFFSET 99 LIMIT 1
     )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
-FROM clock CROSS JOIN unnest($18::integer[], $19::text[], $20::smallint[], $21::timestamptz[], $22::uuid[], $23::boolean[])
-    AS asked (place, name, priority, position_at, position_id, rest)
+FROM clock CROSS JOIN unnest(
+    $18::integer[], $19::text[], $20::smallint[], $21::timestamptz[], $22::uuid[], $23::integer[], $24::boolean[]
+) AS asked (place, name, priority, position_at, position_id, most, rest)
 CROSS JOIN LATERAL (
     SELECT
         array_agg(id) AS ids, array_agg(run_at) AS times, array_agg(queue) AS queues, array_agg(task) AS tasks,
@@ -116,19 +117,19 @@ CROSS JOIN LATERAL (
             WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''
                 AND task COLLATE "C" = asked.name AND priority = asked.priority
                 AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
-            ORDER BY run_at, id LIMIT $8::integer
+            ORDER BY run_at, id LIMIT $7::integer
         ) AS entries
-        WHERE queue <> ALL (CASE WHEN asked.rest THEN $12 ELSE $11::text[] END)
-            AND ($13::text[] IS NULL OR queue = ANY ($13))
-        LIMIT $7::integer
+        WHERE queue <> ALL (CASE WHEN asked.rest THEN $11 ELSE $10::text[] END)
+            AND ($12::text[] IS NULL OR queue = ANY ($12))
+        LIMIT asked.most
     ) AS first
 ) AS due
 LEFT JOIN LATERAL (
     SELECT run_at, id FROM mainspring.jobs
-    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''
+    WHERE coalesce(cardinality(due.ids), 0) < asked.most AND state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''
         AND task COLLATE "C" = asked.name AND priority = asked.priority
         AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
-    ORDER BY run_at, id OFFSET $8 - 1 LIMIT 1
+    ORDER BY run_at, id OFFSET $7 - 1 LIMIT 1
 ) AS reached ON true
 UNION ALL
 SELECT
@@ -141,7 +142,7 @@ SELECT
                 AND run_at > clock.horizon
             ORDER BY run_at, id LIMIT 100
         ) AS entries
-        WHERE task = ANY ($9)
+        WHERE task = ANY ($8)
         LIMIT 1
     ), (
         SELECT run_at FROM mainspring.jobs
@@ -150,8 +151,9 @@ SELECT
             AND run_at > clock.horizon
         ORDER BY run_at, id OFFSET 99 LIMIT 1
     )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
-FROM clock CROSS JOIN unnest($24::integer[], $25::text[], $26::smallint[], $27::timestamptz[], $28::uuid[])
-    AS asked (place, name, priority, position_at, position_id)
+FROM clock CROSS JOIN unnest(
+    $25::integer[], $26::text[], $27::smallint[], $28::timestamptz[], $29::uuid[], $30::integer[]
+) AS asked (place, name, priority, position_at, position_id, most)
 CROSS JOIN LATERAL (
     SELECT
         array_agg(id) AS ids, array_agg(run_at) AS times, array_agg(queue) AS queues, array_agg(task) AS tasks,
@@ -162,18 +164,18 @@ CROSS JOIN LATERAL (
             WHERE state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= ''
                 AND queue COLLATE "C" = asked.name AND priority = asked.priority
                 AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
-            ORDER BY run_at, id LIMIT $8::integer
+            ORDER BY run_at, id LIMIT $7::integer
         ) AS entries
-        WHERE task = ANY ($9)
-        LIMIT $7::integer
+        WHERE task = ANY ($8)
+        LIMIT asked.most
     ) AS first
 ) AS due
 LEFT JOIN LATERAL (
     SELECT run_at, id FROM mainspring.jobs
-    WHERE coalesce(cardinality(due.ids), 0) < $7 AND state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= ''
+    WHERE coalesce(cardinality(due.ids), 0) < asked.most AND state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= ''
         AND queue COLLATE "C" = asked.name AND priority = asked.priority
         AND (run_at, id) >= (asked.position_at, asked.position_id) AND run_at <= clock.horizon
-    ORDER BY run_at, id OFFSET $8 - 1 LIMIT 1
+    ORDER BY run_at, id OFFSET $7 - 1 LIMIT 1
 ) AS reached ON true
 UNION ALL
 SELECT
@@ -183,8 +185,8 @@ SELECT
             WHERE state <> 'running' AND NOT parked AND care = 1
             ORDER BY priority DESC, run_at, id LIMIT 1000
         ) AS entries
-        WHERE run_at > clock.horizon AND task = ANY ($10::text[]) AND queue <> ALL ($11)
-            AND ($13 IS NULL OR queue = ANY ($13))
+        WHERE run_at > clock.horizon AND task = ANY ($9::text[]) AND queue <> ALL ($10)
+            AND ($12 IS NULL OR queue = ANY ($12))
     ), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
 FROM clock CROSS JOIN LATERAL (
     SELECT
@@ -196,9 +198,9 @@ FROM clock CROSS JOIN LATERAL (
             WHERE state <> 'running' AND NOT parked AND care = 1
             ORDER BY priority DESC, run_at, id LIMIT 1000
         ) AS entries
-        WHERE run_at <= clock.horizon AND task = ANY ($10) AND queue <> ALL ($11)
-            AND ($13 IS NULL OR queue = ANY ($13))
+        WHERE run_at <= clock.horizon AND task = ANY ($9) AND queue <> ALL ($10)
+            AND ($12 IS NULL OR queue = ANY ($12))
         ORDER BY priority DESC, run_at, id
     ) AS first
 ) AS due
-WHERE $29::boolean
+WHERE $31::boolean
