@@ -188,16 +188,16 @@ def described(one: Figure | Check) -> dict[str, Any]:
     return asdict(one) | {"values": values} | middle
 
 
-def keep(folder: Path, record: dict[str, Any]) -> None:
+def keep(folder: Path, record: dict[str, Any], name: str = "postgres") -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "postgres.jsonl").open("a", encoding="utf-8") as file:
+    with (folder / f"{name}.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def commit() -> str | None:
-    """Say which commit the checkout is at; None where there is no git."""
+def commit(checkout: Path = CHECKOUT) -> str | None:
+    """Return the commit of a checkout; None where there is no git."""
     try:
-        done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=CHECKOUT, capture_output=True, check=True)
+        done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=checkout, capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.decode().strip()

@@ -28,6 +28,8 @@ class Subject:
     python: Path
     module: str
     versions: dict[str, str]
+    checkout: Path | None = None
+    """Whose package is imported; None: the one that is installed."""
 
     def ask(self, action: str, **options: object) -> Any:  # noqa: ANN401 - every action has its own answer
         """Have an action done in a fresh process."""
@@ -38,7 +40,7 @@ class Subject:
     def begin(self, action: str, **options: object) -> "Iterator[Child]":
         """Start an action that waits for a word in between."""
         command = [str(self.python), "-m", self.module, action, json.dumps(options)]
-        child = Child(f"{self.name}: {action}", command)
+        child = Child(f"{self.name}: {action}", command, self.checkout)
         try:
             yield child
         finally:
@@ -48,9 +50,11 @@ class Subject:
 class Child:
     """A process at its action."""
 
-    def __init__(self, what: str, command: list[str]) -> None:
+    def __init__(self, what: str, command: list[str], checkout: Path | None = None) -> None:
         self._what = what
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        if checkout is not None:
+            environment["PYTHONPATH"] = str(checkout / "src")
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT, env=environment
         )
