@@ -29,11 +29,11 @@ KEYS = 200
 # Of a thousand jobs: 2 run, 100 are parked, 300 are for later, the rest is due.
 _JOBS = """
 INSERT INTO mainspring.jobs (
-    id, queue, task, priority, state, parked, run_at, attempt, loss_limit, lease, max_attempts, policy, node,
+    id, {old_columns}queue, task, priority, state, parked, run_at, attempt, loss_limit, lease, max_attempts, policy, node,
     started_at, enqueued_at, key, unique_key, unique_on_conflict, parent, traced, payload
 )
 SELECT
-    lpad(to_hex(n), 32, '0')::uuid, kinds.queue, kinds.task, kinds.priority,
+    lpad(to_hex(n), 32, '0')::uuid, {old_values}kinds.queue, kinds.task, kinds.priority,
     CASE WHEN n % 1000 < 2 THEN 'running' WHEN n % 1000 BETWEEN 102 AND 401 THEN 'scheduled' ELSE 'ready' END,
     n % 1000 BETWEEN 2 AND 101,
     CASE
@@ -158,8 +158,8 @@ END $$
 """
 
 
-def fill(server: Server, schema: str, count: int, *, beats: bool = True) -> None:
-    """Fill a store's tables: so many jobs that wait or run, and as many that have finished; older ones have no `beats`."""
+def fill(server: Server, schema: str, count: int, *, old: bool = False) -> None:
+    """Fill a store's tables: so many jobs that wait or run, and as many that have finished; `old` tables have lanes."""
     kinds = ", ".join(
         f"({place}, '{queue}', '{task}', {priority}::smallint)" for place, (queue, task, priority) in enumerate(KINDS)
     )
@@ -169,13 +169,15 @@ def fill(server: Server, schema: str, count: int, *, beats: bool = True) -> None
         "record": msgspec.json.encode(record).decode(),
         "count": count,
         "kinds": kinds,
+        "old_columns": "lane, home, " if old else "",
+        "old_values": "CASE WHEN n % 1000 >= 102 THEN kinds.place END, kinds.place, " if old else "",
         "kind_count": len(KINDS),
         "nodes": len(NODES),
         "policy": POLICY,
         "keys": KEYS,
         "schedule": schedule_bytes(_schedule()).decode(),
     }
-    nodes = _NODES if beats else _NODES_WITHOUT_BEATS
+    nodes = _NODES_WITHOUT_BEATS if old else _NODES
     for text in (_JOBS, _HISTORY, nodes, _REST, _SCHEDULES, _OUTBOXES, _CHUNKS):
         server.sql(qualified(text.format(**words), schema))
 

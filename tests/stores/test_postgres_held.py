@@ -84,7 +84,7 @@ async def listening(store: PostgresStore) -> AsyncIterator[None]:
 
 
 def looks_since(began: float) -> float:
-    """Say how often a lane may have been looked at as a whole since then; the first look may come at once."""
+    """Return how often a line may have been read from its start since then; the first time may come at once."""
     return (time.monotonic() - began) / EVERY + 1.7
 
 
@@ -97,7 +97,7 @@ async def read(node: Node, room: int = BATCH) -> tuple[Claimed, int]:
 async def drain(node: Node, jobs: int) -> list[int]:
     """Claim and settle so many jobs, a batch at a time; says how many pages some of the claims looked at.
 
-    Those are left out that looked at a lane as a whole, which happens once a second: on a busy machine to any of them.
+    Those are left out that read from the start, which happens once a second: on a busy machine to any of them.
     """
     pages: list[int] = []
     left, is_wanted = jobs, False
@@ -139,7 +139,7 @@ async def test_the_last_round_under_a_held_snapshot_reads_no_more_than_the_first
     async with crowd(postgres, postgres_schema) as those:
         node = await those.node()
         async with held(those):
-            await rounds(node, 1, 500)  # lanes and rules are learnt, pages are made
+            await rounds(node, 1, 500)  # priorities and rules are read, pages are made
             pages = await rounds(node, count, jobs)
 
         assert max(pages[-1]) <= 1.2 * max(pages[0]), pages
@@ -161,8 +161,8 @@ async def test_a_job_that_is_alone_among_the_dead_is_claimed_and_settled_as_if_t
 
         assert len(claimed.deliveries) == 1
         pages = {plan.statement: plan.buffers for plan in [*looked, *ended]}
-        assert max(pages.values()) < 500, pages  # a lane as a whole, which is looked at once a second, is a hundred
-        assert {"take", "grab"} & {plan.statement for plan in looked}
+        assert max(pages.values()) < 500, pages  # a read from the start, once a second, is a hundred
+        assert {"take", "grab_task"} & {plan.statement for plan in looked}
         assert {plan.statement for plan in ended} == {"settle_success"}
 
 
@@ -321,4 +321,4 @@ async def test_jobs_that_are_not_due_for_long_do_not_matter(postgres: Server, po
         claimed, looked_at = await read(node)
         assert claimed.deliveries == ()
         assert claimed.next_due is not None
-        assert looked_at < 100
+        assert looked_at < 200

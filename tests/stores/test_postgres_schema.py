@@ -47,7 +47,7 @@ async def test_all_that_it_makes_is_in_its_schema(postgres: Server, postgres_sch
 
     made = relations(postgres) - before
     assert {schema for schema, _ in made} == {postgres_schema}
-    assert {"jobs", "history", "versions", "jobs_waiting", "lock_terms"} <= {name for _, name in made}
+    assert {"jobs", "history", "versions", "jobs_by_order", "lock_terms"} <= {name for _, name in made}
 
 
 async def test_whoever_starts_beside_one_that_migrates_waits_for_it_longer_than_for_any_other_lock(

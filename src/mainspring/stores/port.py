@@ -14,8 +14,7 @@ G7. What comes out equals what went in: payloads, results and saved values are b
 
 Where rows can be changed from outside, a row that cannot be decoded affects no other (`stores.unreadable`): a claim
 delivers it with the error, and lists, orphans and settles use its readable columns. The name of its task is an exception:
-a waiting job whose task cannot be parsed is not claimed, and on PostgreSQL may keep back jobs of the same queue, task and
-priority that are due later, until the name is corrected.
+a waiting job whose task cannot be parsed is not claimed until the name is corrected.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -16,8 +16,6 @@ _REST: Final = statement("census_rest")
 _NEW: Final = statement("census_new")
 _AT_ONCE: Final = 8
 """Tasks and priorities that are counted by one statement: ten milliseconds, if each has as many jobs as are counted."""
-_READ: Final = 2 * MOST
-"""Jobs of a task and priority that are read, due and later: a few queues that share it are counted too."""
 _FIRST: Final = 1000
 _LAST: Final = 16_000
 """Jobs that are looked at, at first and at most, to say how many are new."""
@@ -85,7 +83,7 @@ def count(at: datetime | None, counting: Counting) -> Verb[None]:
     while left and not counting.time.is_up:
         yield counting.time.ask()
         tasks, priorities = zip(*left[:_AT_ONCE], strict=True)
-        for task, queue, due, later, oldest in (yield Ask(_COUNT, (list(tasks), list(priorities), now, _READ))):
+        for task, queue, due, later, oldest in (yield Ask(_COUNT, (list(tasks), list(priorities), now, 2 * MOST))):
             counting.of(queue, task).add(due, later, 0, oldest)
         del left[:_AT_ONCE]
     counting.is_whole = not left

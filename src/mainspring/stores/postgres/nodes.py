@@ -1,5 +1,6 @@
 """Nodes: who is at work, what they hold and know, and what is asked of them."""
 
+import logging
 import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -31,6 +32,7 @@ _ORDER: Final = statement("order_add")
 _ANSWER: Final = statement("order_answer")
 _ORDERS: Final = statement("orders_of")
 _STORE: Final = "PostgreSQL store"
+_logger: Final = logging.getLogger("mainspring.stores.postgres")
 
 _record: Final = lru_cache(256)(msgspec.json.Decoder(NodeRecord).decode)
 _word: Final = msgspec.json.Decoder(NodeOrder)
@@ -139,8 +141,18 @@ def unknown_tasks(at: datetime | None, grace: timedelta) -> Verb[tuple[Name, ...
     ((records, tasks),) = yield Ask(_UNKNOWN, (at, grace))
     known = {task for record in records for task in _record(record).tasks}
     shown = [(text, shown_name(text)) for text in tasks]
-    # Not those that cannot be parsed: no task has such a name.
+    for text, task in shown:
+        if str(task) != text:
+            _report_unreadable(text)
     return tuple(task for text, task in shown if str(task) == text and task not in known)
+
+
+@lru_cache(1024)
+def _report_unreadable(task: str) -> None:
+    """Log a task name that cannot be parsed, once."""
+    _logger.error(
+        "task name %r of a waiting job cannot be parsed, and the job is not claimed; correct it in the table jobs", task
+    )
 
 
 def _part_from(at: datetime | None, tasks: frozenset[Name]) -> Verb[None]:
