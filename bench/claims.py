@@ -123,11 +123,7 @@ def chosen_rows(sizes: Sizes, *, store: str, only: Sequence[str], against: bool)
 
 def report(bench: Bench, rows: Sequence[Row], args: argparse.Namespace) -> dict[str, Any]:
     """Print the tables of a database; return them as a record."""
-<<<<<<< HEAD
-    print(f"\n{bench.databases.title}, Python {sys.version.split()[0]}, median of {args.rounds}, {bench.subject.name}")
-=======
     print(f"\n{bench.databases.title}, Python {sys.version.split()[0]}, {args.rounds} rounds, {bench.subject.name}")
->>>>>>> claims-bench
     print(f"\n{'measured':<28}{'jobs/s':>10}{'spread':>18}{'node µs':>11}{'server µs':>11}")
     kept = {}
     for name, all_ in bench.found.items():

@@ -333,21 +333,23 @@ def test_statements_do_not_go_through_their_batch_for_each_job(tables: Tables) -
     assert {name: where for name, where in found.items() if where} == {}
 
 
-LINE = "state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE \"C\" >= '' AND queue COLLATE \"C\""
-"""The jobs of a queue, as statements have to ask for them."""
+OF_QUEUE = (
+    "SELECT * FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care <> 1"
+    ' AND queue COLLATE "C" >= \'\' AND queue COLLATE "C" = $1'
+)
 
 
 def test_a_walk_would_be_found(tables: Tables) -> None:
     for text in (
         "SELECT * FROM mainspring.jobs WHERE started_at = $1",
-        f"SELECT * FROM mainspring.jobs WHERE {LINE} = $1",
-        f"SELECT * FROM (SELECT * FROM mainspring.jobs WHERE {LINE} = $1 OFFSET 0) AS line ORDER BY enqueued_at LIMIT 5",
+        OF_QUEUE,
+        f"SELECT * FROM ({OF_QUEUE} OFFSET 0) AS line ORDER BY enqueued_at LIMIT 5",
         "SELECT count(*) FROM mainspring.history WHERE run_at > $1",
         "SELECT * FROM mainspring.jobs WHERE id = $1 AND queue = $2 UNION ALL SELECT * FROM mainspring.jobs WHERE parked",
     ):
         assert [*tables.walks(tables.plan("walk", text))], text
     for text in (
-        f"SELECT * FROM mainspring.jobs WHERE {LINE} = $1 AND priority = 50 ORDER BY run_at, id LIMIT 5",
+        f"{OF_QUEUE} AND priority = 50 ORDER BY run_at, id LIMIT 5",
         "SELECT * FROM mainspring.history WHERE id = ANY ($1)",
     ):
         assert not [*tables.walks(tables.plan("walk", text))], text
