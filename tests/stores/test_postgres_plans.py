@@ -343,7 +343,7 @@ def test_a_walk_would_be_found(tables: Tables) -> None:
     for text in (
         "SELECT * FROM mainspring.jobs WHERE started_at = $1",
         OF_QUEUE,
-        f"SELECT * FROM ({OF_QUEUE} OFFSET 0) AS line ORDER BY enqueued_at LIMIT 5",
+        f"SELECT * FROM ({OF_QUEUE} OFFSET 0) AS line ORDER BY enqueued_at LIMIT 5",  # noqa: S608 -- a constant
         "SELECT count(*) FROM mainspring.history WHERE run_at > $1",
         "SELECT * FROM mainspring.jobs WHERE id = $1 AND queue = $2 UNION ALL SELECT * FROM mainspring.jobs WHERE parked",
     ):

@@ -78,7 +78,7 @@ def claim_through_gates(
     served = {(delivery.claim.job.task, delivery.key) for delivery in deliveries}
     yield from gates.free(lost | (behind - served))
     lines.advance(began, picked.positions, sight.now, sight.took)
-    lines.gated = bool(deliveries)
+    lines.gated = any(sight.gates_of(job) for job in picked.jobs)
     found = [sight.now] if obstructed or missed else [next_due(sight, picked, keys)]
     due = min((instant for instant in (*found, *later) if instant is not None), default=None)
     return Claimed(deliveries=deliveries, next_due=due, changes=changes), obstructed and not deliveries, counted

@@ -1,10 +1,11 @@
 -- Moves jobs that succeeded into history, those of which everything is still as it was when they were claimed by this
 -- node; returns which. The rest is looked at one by one, and so are jobs that another transaction holds. A key whose job is
 -- over is given up in passing, unless somebody is waiting for it in a transaction: then its row stays, and says nothing any more.
+-- Rows are locked first and deleted where they are; one that has changed since the snapshot is left to be looked at.
 -- Node and state are spelt so that no index can serve them: it would read all that the node runs for each of these.
 -- `= ANY (ARRAY[…])`: docs/decisions/0041. Indexes: jobs_pkey, places_by_job, unique_keys_pkey, nodes_id_key.
 WITH free AS MATERIALIZED (
-    SELECT jobs.id, given.finished_at, given.keep_until, given.took, given.result
+    SELECT jobs.ctid AS row, given.finished_at, given.keep_until, given.took, given.result
     FROM unnest(
         $2::uuid[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::double precision[], $8::bytea[]
     ) AS given (id, lease, revision, finished_at, keep_until, took, result)
@@ -15,7 +16,7 @@ WITH free AS MATERIALIZED (
     FOR UPDATE OF jobs SKIP LOCKED
 ),
 ended AS (
-    DELETE FROM mainspring.jobs AS jobs USING free WHERE jobs.id = ANY (ARRAY[free.id])
+    DELETE FROM mainspring.jobs AS jobs USING free WHERE jobs.ctid = free.row
     RETURNING jobs.*, free.finished_at, free.keep_until, free.took, free.result
 ),
 kept AS (
