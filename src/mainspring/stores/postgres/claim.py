@@ -7,13 +7,13 @@ are claimed in `through.py`.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
-from mainspring.stores.postgres.deliver import delivery, take, traces_of, with_terms
+from mainspring.stores.postgres.deliver import delivery, run_at_of, take, traces_of, with_terms
 from mainspring.stores.postgres.lines import (
     ENTRIES,
     MAX_ENTRIES,
@@ -27,7 +27,7 @@ from mainspring.stores.postgres.lines import (
     lines_of,
 )
 from mainspring.stores.postgres.pick import Picked, next_due, pick
-from mainspring.stores.postgres.rows import Care
+from mainspring.stores.postgres.rows import Care, instant
 from mainspring.stores.postgres.sight import Scan, Sight, look, names
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Verb
@@ -40,7 +40,6 @@ _CARE: Final = 22
 _NOW: Final = 23
 _TRIES: Final = 4
 """How often a claim begins anew because others have taken all that it had chosen."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Passes(NamedTuple):
@@ -101,11 +100,11 @@ def _grab(
         return None
     if gaps[0]:
         lines.looked_into_gaps(0)
-    now = _EPOCH + timedelta(seconds=rows[0][_NOW])
+    now = instant(rows[0][_NOW])
     rows = sorted(rows, key=_ORDER)
     if len(sources) > 1:
         rows.sort(key=lambda row: -row[_PRIORITY])
-    lines.advance(began, {Source(line, row[_PRIORITY]): (row[2], row[0]) for row in rows}, now, 0)
+    lines.advance(began, {Source(line, row[_PRIORITY]): (run_at_of(row), row[0]) for row in rows}, now, 0)
     traces = yield from traces_of(rows)
     deliveries = tuple(delivery(request.node, row, traces.get(row[0])) for row in rows)
     return Claimed(deliveries=with_terms(lines.rules, deliveries), next_due=now)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mainspring.core.job import WAITING, Claim, Job, JobId, NodeId, State
 from mainspring.core.outcome import AttemptError
 from mainspring.stores.postgres.pick import Picked
-from mainspring.stores.postgres.rows import error, facts, key_text, name, policy, shown_key
+from mainspring.stores.postgres.rows import error, facts, instant, key_text, name, policy, shown_key
 from mainspring.stores.postgres.rules import Rules
 from mainspring.stores.postgres.sight import Sight
 from mainspring.stores.postgres.statements import statement
@@ -19,6 +19,9 @@ from mainspring.stores.unreadable import POLICY, problem, readable
 
 _TAKE: Final = statement("take")
 _TRACES: Final = statement("traces_of")
+_RUN_AT: Final = 2
+_EARLY: Final = 24
+"""Columns of a claimed row: seconds since 1970, and the instant itself if it is before 1900."""
 _WAITING: Final = {str(state): state for state in WAITING}
 
 
@@ -45,6 +48,12 @@ def take(at: datetime | None, request: ClaimRequest, sight: Sight, picked: Picke
         delivery(request.node, row, traces.get(job.id)) for job in picked.jobs if (row := taken.get(job.id)) is not None
     )
     return with_terms(sight.rules, deliveries)
+
+
+def run_at_of(row: Row) -> datetime:
+    """Return the `run_at` of a claimed row."""
+    early: datetime | None = row[_EARLY]
+    return instant(row[_RUN_AT]) if early is None else early
 
 
 def with_terms(rules: Rules, deliveries: tuple[Delivery, ...]) -> tuple[Delivery, ...]:
@@ -74,7 +83,7 @@ def delivery(node: NodeId, row: Row, traces: Sequence[Any] | None) -> Delivery:
 
 def _undecoded(node: NodeId, row: Row, error: AttemptError) -> Delivery:
     (
-        id_, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,
+        id_, state, _run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,
         enqueued_at, payload, _traced, _expires_at, _timeout, key, _parent, _facts, queue, task, priority, *_,
     ) = row  # fmt: skip
     backoff, retention, of_schedule = readable(policy, stored_policy, POLICY)
@@ -82,7 +91,7 @@ def _undecoded(node: NodeId, row: Row, error: AttemptError) -> Delivery:
         id=id_,
         task=name(task),
         state=State.RUNNING,
-        run_at=run_at,
+        run_at=run_at_of(row),
         backoff=backoff,
         max_attempts=max_attempts,
         queue=queue,
@@ -100,7 +109,7 @@ def _undecoded(node: NodeId, row: Row, error: AttemptError) -> Delivery:
         claim=Claim(job=job, node=node),
         source=_WAITING.get(state, State.READY),
         payload=payload,
-        enqueued_at=enqueued_at,
+        enqueued_at=instant(enqueued_at),
         key=shown_key(key),
         unreadable=error,
     )
@@ -109,7 +118,7 @@ def _undecoded(node: NodeId, row: Row, error: AttemptError) -> Delivery:
 def _decoded(node: NodeId, row: Row, traces: Sequence[Any] | None) -> Delivery:
     """Make what a node is given, with only those fields named that say something: it takes a third of the time."""
     (
-        id_, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,
+        id_, state, _run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,
         enqueued_at, payload, _traced, expires_at, timeout, key, parent, stored_facts, queue, task, priority, *_,
     ) = row  # fmt: skip
     backoff, retention, of_schedule = policy(stored_policy)
@@ -117,7 +126,7 @@ def _decoded(node: NodeId, row: Row, traces: Sequence[Any] | None) -> Delivery:
         id=id_,
         task=name(task),
         state=State.RUNNING,
-        run_at=run_at,
+        run_at=run_at_of(row),
         backoff=backoff,
         max_attempts=max_attempts,
         queue=queue,
@@ -131,7 +140,9 @@ def _decoded(node: NodeId, row: Row, traces: Sequence[Any] | None) -> Delivery:
     )
     if granted or expires_at is not None or of_schedule:
         job = replace(job, granted=granted, expires_at=expires_at, of_schedule=of_schedule)
-    made = Delivery(claim=Claim(job=job, node=node), source=_WAITING[state], payload=payload, enqueued_at=enqueued_at)
+    made = Delivery(
+        claim=Claim(job=job, node=node), source=_WAITING[state], payload=payload, enqueued_at=instant(enqueued_at)
+    )
     if timeout is None and key is None and parent is None and stored_facts is None and traces is None:
         return made
     saved, last_error = traces or (None, None)

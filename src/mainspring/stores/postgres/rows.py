@@ -4,7 +4,7 @@ On the way of every job, so what repeats is remembered by its stored form: the j
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final
@@ -173,6 +173,15 @@ def job(row: Row) -> Job:
         cause=_CAUSES.get(cause),
         of_schedule=of_schedule,
     )
+
+
+@lru_cache(REMEMBERED)
+def instant(epoch: float) -> datetime:
+    """Read an instant that was sent as seconds, exact to the microsecond from 1900 to 2242.
+
+    The driver takes 1.1 µs to read a timestamptz, and 0.1 µs to read this; jobs of a batch often share it.
+    """
+    return datetime.fromtimestamp(epoch, UTC)
 
 
 class Care(IntEnum):

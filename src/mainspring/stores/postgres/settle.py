@@ -7,7 +7,7 @@ those that fit are written together.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from mainspring.core.job import FINISHED, Job, JobId, NodeId, State
@@ -24,6 +24,8 @@ from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import AttemptView, Settled, Settlement, Verdict
 from mainspring.stores.schedules import End, end_of
 
+_LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
+"""Up to then, an instant in seconds is exact to the microsecond; the driver takes a tenth of the time to write it."""
 _SUCCEED: Final = statement("settle_success")
 _READ: Final = statement("settle_read")
 _READ_HISTORY: Final = statement("settle_read_history")
@@ -68,6 +70,8 @@ def successes(settlements: Sequence[Settlement]) -> tuple[NodeId, list[int]] | N
         and one.by == by == one.change.node
         and not one.keeps_place
         and not one.change.before.of_schedule  # whose run is to be told
+        and one.change.after is not None
+        and _epoch(one.change.after.keep_until) < _LATEST
     ]
     if not plain or len({one.change.before.id for one in settlements}) < len(settlements):
         return None
@@ -86,13 +90,17 @@ def succeed(by: NodeId, settlements: Sequence[Settlement]) -> Verb[set[JobId]]:
             [change.before.id for change in changes],
             [change.before.lease for change in changes],
             [change.before.revision for change in changes],
-            [after.finished_at for after in afters],
-            [after.keep_until for after in afters],
+            [_epoch(after.finished_at) for after in afters],
+            [_epoch(after.keep_until) for after in afters],
             [one.seconds for one in ordered],
             [change.outcome.result if isinstance(change.outcome, Succeeded) else None for change in changes],
         ),
     )
     return {id_ for (id_,) in rows}
+
+
+def _epoch(instant: datetime | None) -> float:
+    return 0.0 if instant is None else instant.timestamp()
 
 
 def _id(settlement: Settlement) -> JobId:

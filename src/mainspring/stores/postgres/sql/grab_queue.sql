@@ -4,7 +4,10 @@
 -- take different jobs; a row that has changed since the snapshot is left to the next claim. Lists the priorities in the
 -- order of $7. A job on its last chance beyond the first $11 jobs ends the list.
 -- Indexes: jobs_by_queue, jobs_by_order, nodes_id_key.
-WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now),
+WITH clock AS MATERIALIZED (
+    SELECT now, date_part('epoch', now) AS epoch
+    FROM (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS reading
+),
 held AS MATERIALIZED (
     SELECT free.row, free.state, free.care, row_number() OVER () AS number
     FROM (
@@ -41,6 +44,6 @@ UPDATE mainspring.jobs SET
     started_at = (SELECT now FROM clock)
 FROM given WHERE jobs.ctid = given.row
 RETURNING
-    jobs.id, given.state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, policy, enqueued_at,
-    payload, traced, expires_at, timeout, key, parent, facts, queue, task, priority, care,
-    extract(epoch FROM (SELECT now FROM clock))::double precision
+    jobs.id, given.state, date_part('epoch', run_at), attempt, granted, losses, loss_limit, lease, revision, max_attempts,
+    policy, date_part('epoch', enqueued_at), payload, traced, expires_at, timeout, key, parent, facts, queue, task, priority, care,
+    (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN run_at END

@@ -5,9 +5,11 @@
 -- Node and state are spelt so that no index can serve them: it would read all that the node runs for each of these.
 -- `= ANY (ARRAY[…])`: docs/decisions/0041. Indexes: jobs_pkey, places_by_job, unique_keys_pkey, nodes_id_key.
 WITH free AS MATERIALIZED (
-    SELECT jobs.ctid AS row, given.finished_at, given.keep_until, given.took, given.result
+    SELECT jobs.ctid AS row, to_timestamp(given.finished_at) AS finished_at,
+        to_timestamp(given.keep_until) AS keep_until, given.took, given.result
     FROM unnest(
-        $2::uuid[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::double precision[], $8::bytea[]
+        $2::uuid[], $3::bigint[], $4::bigint[], $5::double precision[], $6::double precision[],
+        $7::double precision[], $8::bytea[]
     ) AS given (id, lease, revision, finished_at, keep_until, took, result)
     JOIN mainspring.jobs AS jobs ON jobs.id = ANY (ARRAY[given.id])
     WHERE jobs.lease = given.lease AND jobs.revision = given.revision

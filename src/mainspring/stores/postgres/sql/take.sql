@@ -1,7 +1,10 @@
 -- Gives jobs to a node, each under a new lease, if they still wait in the queue where they were seen, if the rules have not
 -- changed and the node is alive. Locked rows are skipped: another transaction has them. `= ANY (ARRAY[…])`:
 -- docs/decisions/0041. Indexes: jobs_pkey, nodes_id_key.
-WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now),
+WITH clock AS MATERIALIZED (
+    SELECT now, date_part('epoch', now) AS epoch
+    FROM (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS reading
+),
 held AS MATERIALIZED (
     SELECT jobs.id, jobs.state
     FROM unnest($4::uuid[], $5::text[], $6::smallint[]) AS chosen (id, queue, care)
@@ -18,6 +21,6 @@ UPDATE mainspring.jobs SET
     started_at = (SELECT now FROM clock)
 FROM held WHERE jobs.id = ANY (ARRAY[held.id])
 RETURNING
-    jobs.id, held.state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, policy, enqueued_at,
-    payload, traced, expires_at, timeout, key, parent, facts, queue, task, priority, care,
-    extract(epoch FROM (SELECT now FROM clock))::double precision
+    jobs.id, held.state, date_part('epoch', run_at), attempt, granted, losses, loss_limit, lease, revision, max_attempts,
+    policy, date_part('epoch', enqueued_at), payload, traced, expires_at, timeout, key, parent, facts, queue, task, priority, care,
+    (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN run_at END
