@@ -1,7 +1,7 @@
 """Breakers: what stands in front of all jobs of a task when it fails again and again.
 
 What claims go by is remembered with the gates and pauses (`lines.Rules`) and told by the same version, so that one which
-is closed costs a claim nothing, and one which is shut takes its lanes out of every look. Only a claim that gives out the
+is closed costs a claim nothing, and one which is shut takes the line of its task out of every claim. Only a claim that gives out the
 probe, and an end that changes something, hold the row: always after the jobs that they hold, and before the rules.
 """
 

@@ -1,7 +1,7 @@
 """Gates: how many jobs of a task, queue or key may run, and how many may start in a while.
 
 Whoever claims through a gate holds its row, so that what is counted then is true. A job whose key lets nobody pass
-steps aside; where such jobs would hide others they are parked, outside of their lanes. Whoever gives up a place of a key
+steps aside; where such jobs would hide others they are parked, outside of the indexes that claims read. Whoever gives up a place of a key
 says so in `freed`, without waiting for anybody; the next claim that holds the gate lets the first parked jobs back in.
 Nothing is forgotten on the way: a job is parked by someone who held the gate and saw a place taken, so whoever gives
 that place up has yet to say so.
@@ -167,7 +167,7 @@ def _spend(passages: Sequence[Passage]) -> Verb[None]:
 
 
 def park(picked: Picked, keys: dict[tuple[Name, str], Passage]) -> Verb[set[tuple[Name, str]]]:
-    """Take blocked jobs out of their lanes. One that waits for a rate is looked at when that opens.
+    """Park blocked jobs. One that waits for a rate is looked at when that opens.
 
     Returns the keys that are full only because of what was chosen just now.
     """

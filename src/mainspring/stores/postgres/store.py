@@ -479,7 +479,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         began = self.now()
         async with PostgresTransaction.begun(self._connections, limit or LONG, self._settings, self._at) as transaction:
             yield transaction
-        if transaction.woke:  # what was due at once when it began may lie behind marks by now
+        if transaction.woke:  # what was due at once when it began may be in front of positions by now
             self._committed(began if transaction.least is None else min(began, transaction.least))
 
     def blocks(self, tx: object) -> bool:
