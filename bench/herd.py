@@ -1,8 +1,8 @@
 """Claims and statements that one job costs when several nodes are idle, on PostgreSQL.
 
-Each node is a process of its own; jobs do nothing and are enqueued by other processes. Three phases with the same nodes:
-no jobs at all, isolated jobs about a second apart, and a steady 50 jobs/s from five processes. Idle nodes look once a
-second by themselves; the rate of the first phase is subtracted from the other two.
+Each node is a process of its own; jobs do nothing and are enqueued by other processes. Phases with the same nodes: no jobs
+at all, isolated jobs about a second apart, a steady 50 jobs/s from five processes, and isolated jobs while all places of
+all nodes but one are taken. Idle nodes look once a second by themselves; the rate of the first phase is subtracted.
 
     python -m bench.herd [--nodes 12] [--seconds 10] [--concurrency 10]
 
@@ -34,6 +34,8 @@ BUSY_RATE = 50.0  # jobs per second from all clients together
 WARM_UP_S = 4.0  # two renewals: each node has read which other nodes are alive
 SHOWN = 10  # statements of each phase that are listed
 
+ONE_FREE = "isolated, one place free"
+
 PREFIX = "%n|%d|"  # seconds since 1970, database
 EXECUTED = re.compile(r"(?P<time>\d+\.\d+)\|(?P<database>\w+)\|LOG:  (?:statement|execute [^:]+): (?P<text>.*)")
 
@@ -61,6 +63,10 @@ async def run_node(dsn: str, concurrency: int) -> None:
     async def nothing(number: int) -> None:
         started.append((number, time.monotonic_ns()))
 
+    @app.task(name="block")
+    async def block() -> None:
+        await asyncio.sleep(3600)
+
     async with app.node(concurrency=concurrency):
         print("ready", flush=True)
         while await asyncio.to_thread(sys.stdin.readline):
@@ -82,6 +88,18 @@ async def run_client(dsn: str, first: int, count: int, spacing: float) -> None:
             called.append((number, time.monotonic_ns()))
             await nothing.enqueue(number)
     print(json.dumps(called), flush=True)
+
+
+async def run_filler(dsn: str, count: int) -> None:
+    """Enqueue jobs that take a place and keep it."""
+    app = Mainspring(dsn)
+
+    @app.task(name="block")
+    async def block() -> None: ...
+
+    async with app:
+        await block.enqueue_many([block.call() for _ in range(count)])
+    print("done", flush=True)
 
 
 # In the parent.
@@ -118,8 +136,10 @@ class Child:
             self._process.stdin.flush()
         return json.loads(self.read_line())
 
-    def close(self) -> None:
+    def kill(self) -> None:
         self._process.kill()
+
+    def wait(self) -> None:
         self._process.wait()
 
 
@@ -139,7 +159,7 @@ def measure(dsn: str, nodes: list[Child], seconds: float, *, clients: int, jobs:
     if missing := called.keys() - started.keys():
         sys.exit(f"{len(missing)} of {len(called)} jobs were never started")
     for child in running:
-        child.close()
+        child.wait()
     waits = sorted((started[number] - at) / 1e6 for number, at in called.items())
     return Reading(began, ended, sum(claims for claims, _ in answers) - before, waits)
 
@@ -174,11 +194,12 @@ def main(arguments: Iterable[str]) -> int:
         server.sql(f"ALTER DATABASE {name} SET log_statement = 'all'")
         dsn = server.dsn(name)
         nodes = [Child("node", dsn=dsn, concurrency=args.concurrency) for _ in range(args.nodes)]
+        for end in ("wait", "kill"):  # the last is done first: all are killed before one could miss another
+            for node in nodes:
+                ends.callback(getattr(node, end))
         for node in nodes:
-            ends.callback(node.close)
             node.read_line()
         warm = Child("client", dsn=dsn, first=0, count=20, spacing=WARM_UP_S / 20)
-        ends.callback(warm.close)
         warm.read_line()
         ask_all(nodes)
 
@@ -189,7 +210,11 @@ def main(arguments: Iterable[str]) -> int:
         for title, clients, jobs in (
             ("isolated", 1, int(args.seconds)),
             ("50 jobs/s", CLIENTS, int(args.seconds * BUSY_RATE)),
+            (ONE_FREE, 1, int(args.seconds)),
         ):
+            if title == ONE_FREE:
+                Child("filler", dsn=dsn, count=args.nodes * args.concurrency - 1).read_line()
+                time.sleep(WARM_UP_S)
             reading = measure(dsn, nodes, args.seconds, clients=clients, jobs=jobs)
             found = statements(server.log, name, reading)
             length = reading.ended - reading.began
@@ -214,5 +239,7 @@ if __name__ == "__main__":
             asyncio.run(run_node(**json.loads(options)))
         case ["client", options]:
             asyncio.run(run_client(**json.loads(options)))
+        case ["filler", options]:
+            asyncio.run(run_filler(**json.loads(options)))
         case arguments:
             sys.exit(main(arguments))

@@ -17,7 +17,7 @@ from mainspring.core.job import NodeId
 from mainspring.core.names import Name
 from mainspring.core.turns import group_of, wait_of, wave_of
 from mainspring.stores.announcements import Announcements, JobsAnnounced, JobsTaken, Notice, OtherChange
-from mainspring.stores.records import NodeView
+from mainspring.stores.records import NodeRecord, NodeView
 from mainspring.supervise import Notifier
 
 HORIZON_S: Final = 2.0
@@ -90,11 +90,15 @@ class Announced:
     def renewed(self, me: NodeId, nodes: Sequence[NodeView]) -> None:
         """Record the live nodes that claim the same as this one, as a renewal found them."""
         mine = next((view.node for view in nodes if view.node.id == me), None)
-        if mine is None:
-            self._me, self._group, self._peers = me, "", ()
-            return
-        same = [view.node.id for view in nodes if view.alive and _claims(view) == (mine.tasks, mine.queues)]
-        self._me, self._group, self._peers = me, group_of(mine.tasks, mine.queues), tuple(same)
+        same = [view for view in nodes if view.alive and mine and _claims(view.node) == _claims(mine)]
+        self._me = me
+        self._group = group_of(*_claims(mine)) if mine else ""
+        self._peers = tuple(view.node.id for view in same)
+
+    def _wait(self, key: str, jobs: int | None = None, *, after: bool = False) -> float:
+        """Return the seconds until the turn of this node; `after` one wave more."""
+        wave = wave_of(key, self._me, self._peers, jobs=jobs or 1)
+        return wait_of(wave + after)
 
     # Notifications.
 
@@ -128,16 +132,15 @@ class Announced:
         elif notice.local or notice.for_everyone:
             self._add(notice.key, notice.jobs, 0.0)
         else:
-            wave = wave_of(notice.key, self._me, self._peers, jobs=notice.jobs or 1)
-            comes_first = bool(notice.group) and notice.group == self._group  # a node of the process that committed it
-            self._add(notice.key, notice.jobs, wait_of(wave + comes_first))
+            sender_comes_first = bool(notice.group) and notice.group == self._group
+            self._add(notice.key, notice.jobs, self._wait(notice.key, notice.jobs, after=sender_comes_first))
 
     def remember_due(self, at: datetime) -> None:
         """Claim when a job is due that waits; nodes that know of the same instant take turns."""
         key = f"@{(at - _EPOCH) // _MICROSECOND}"
         due_in = (at - self._now()).total_seconds()
         if due_in <= HORIZON_S and key not in self._pending:
-            self._add(key, None, max(0.0, due_in) + wait_of(wave_of(key, self._me, self._peers)))
+            self._add(key, None, max(0.0, due_in) + self._wait(key))
 
     def _add(self, key: str, jobs: int | None, wait: float) -> None:
         self._forget(key)
@@ -198,5 +201,5 @@ class Announced:
             self._forget(key)
 
 
-def _claims(view: NodeView) -> tuple[frozenset[Name], tuple[str, ...] | None]:
-    return view.node.tasks, view.node.queues
+def _claims(node: NodeRecord) -> tuple[frozenset[Name], tuple[str, ...] | None]:
+    return node.tasks, node.queues

@@ -132,11 +132,13 @@ class Handle:
     def _may_free(self, written: Iterable[Settlement]) -> bool:
         """Return whether these ends may have freed a place of a limit, or closed a breaker."""
         rules = self._lines.rules
+        if rules.version == 0 or any(one.term is not None for one in written):  # not read yet, or has a breaker
+            return True
+        if not rules.gates:
+            return False
         jobs = [one.change.before for one in written]
         limited = {(scope, str(job.task)) for job in jobs for scope in (Scope.TASK, Scope.KEY)}
-        limited |= {(Scope.QUEUE, job.queue) for job in jobs}
-        has_breaker = any(one.term is not None for one in written)
-        return rules.version == 0 or has_breaker or not limited.isdisjoint(rules.gates)
+        return not rules.gates.keys().isdisjoint(limited | {(Scope.QUEUE, job.queue) for job in jobs})
 
     def _committed(self, least: datetime | None) -> None:
         """Tell everyone that something may be claimed, due since `least` at the earliest; None: it has only finished."""
