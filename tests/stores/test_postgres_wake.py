@@ -170,20 +170,26 @@ def test_a_payload_that_is_not_understood_may_mean_anything_but_jobs(payload: st
     assert decode(payload) == (None, None, True)
 
 
+@pytest.mark.parametrize("word", ["it's", "a'; DROP TABLE jobs; --", "@1", "@x", "A", "é", "a\n", ""])
+def test_a_key_or_group_that_is_not_ours_is_never_sent_back(word: str) -> None:
+    for payload in (f"jobs 1 {word} 1 -", f"also 1 key 1 {word}", f"taken {word} key"):
+        assert decode(payload) == (None, None, True)
+    assert decode(f"taken group a{word}").taken is None or word == ""
+    assert decode("taken group @1").taken == JobsTaken(group="group", keys=("@1",))
+
+
 def test_payloads_that_wait_are_merged_into_as_few_as_possible() -> None:
     outgoing = Outgoing()
     assert not outgoing.is_waiting
     for number, dues in enumerate([(NOON,), (NOON - SECOND,), (NOON + SECOND, NOON + 2 * SECOND)]):
-        outgoing.add_payload(encode_announcement(Announcement(f"key-{number}", dues, 1), anything=False))
+        outgoing.add_payload(encode_announcement(Announcement(f"key{number}", dues, 1), anything=False))
         assert outgoing.is_waiting
     outgoing.add_payload(ENDED)
     outgoing.add_taken(JobsTaken(group="a", keys=("1",)))
     outgoing.add_taken(JobsTaken(group="b", keys=("2",)))
     outgoing.add_payload("taken a 3")
     assert outgoing.payloads(NOON) == [
-        encode_announcement(
-            Announcement("key-2", (NOON - SECOND, NOON + SECOND, NOON + 2 * SECOND), 3), anything=False
-        ),
+        encode_announcement(Announcement("key2", (NOON - SECOND, NOON + SECOND, NOON + 2 * SECOND), 3), anything=False),
         "taken a 1 3",
         "taken b 2",
     ]
@@ -561,12 +567,12 @@ async def test_jobs_are_announced_here_at_once_and_there_under_the_same_key(
     postgres: Server, postgres_schema: str
 ) -> None:
     async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
-        await here.subscribe("group-here")
-        await there.subscribe("group-there")
+        await here.subscribe("here")
+        await there.subscribe("there")
         here.bells.announce([NOON], 3)
         (mine,) = here.notices
         assert isinstance(mine, JobsAnnounced)
-        assert (mine.jobs, mine.due, mine.local, mine.group) == (3, NOON, True, "group-here")
+        assert (mine.jobs, mine.due, mine.local, mine.group) == (3, NOON, True, "here")
         await until(lambda: there.notices, "it is received")
         (theirs,) = there.notices
         assert isinstance(theirs, JobsAnnounced)
@@ -575,13 +581,13 @@ async def test_jobs_are_announced_here_at_once_and_there_under_the_same_key(
             3,
             NOON,
             False,
-            "group-here",
+            "here",
         )
         assert there.hints[-1] == NOON
 
-        there.bells.taken(JobsTaken(group="group-there", keys=(theirs.key,)))
+        there.bells.taken(JobsTaken(group="there", keys=(theirs.key,)))
         await until(lambda: len(here.notices) > 1, "the report is received")
-        assert here.notices[1] == JobsTaken(group="group-there", keys=(mine.key,))
+        assert here.notices[1] == JobsTaken(group="there", keys=(mine.key,))
 
 
 @on_real_time

@@ -11,8 +11,12 @@
 DUE has instants in microseconds since 1970, separated by commas: the least, and the first few that are still to come; it
 is `-` if marks need not be pulled back. COUNT is a number, `-` if unknown, or `*` if no
 node waits for its turn. GROUP is that of the nodes in the process that sent it, or `-`.
+
+Every role that can connect to the database can send such payloads. Keys are sent back, in the text of a NOTIFY: a payload
+with a key or group of other characters than ours is not understood.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -29,6 +33,10 @@ _ALSO: Final = "also"
 _TAKEN: Final = "taken"
 _NONE: Final = "-"
 _EVERYONE: Final = "*"
+_KEY: Final = re.compile("[0-9a-z]+")
+_TAKEN_KEY: Final = re.compile("@?[0-9a-z]+")
+"""With `@`, all jobs that are due at an instant."""
+_GROUP: Final = re.compile("[0-9a-z]+|-")
 _MICROSECOND: Final = timedelta(microseconds=1)
 _MAX_KEYS: Final = 200
 """Keys in one payload: PostgreSQL allows 8000 bytes."""
@@ -68,14 +76,14 @@ def decode(payload: str, *, local: bool = False) -> Received:
     match payload.split(" "):
         case ["ended"]:
             return Received()
-        case ["jobs" | "also" as kind, due, key, count, group]:
+        case ["jobs" | "also" as kind, due, key, count, group] if _KEY.fullmatch(key) and _GROUP.fullmatch(group):
             try:
                 dues = [] if due == _NONE else [EPOCH + int(one) * _MICROSECOND for one in due.split(",")]
                 announced = JobsAnnounced(
                     key=key,
                     due=dues[0] if dues else None,
                     later=tuple(dues[1:]),
-                    jobs=None if count in {_NONE, _EVERYONE} else int(count),
+                    jobs=None if count in {_NONE, _EVERYONE} else max(1, int(count)),
                     for_everyone=count == _EVERYONE,
                     local=local,
                     group="" if group == _NONE else group,
@@ -83,7 +91,7 @@ def decode(payload: str, *, local: bool = False) -> Received:
             except (ValueError, OverflowError):
                 return Received(is_other_change=True)
             return Received(announced=announced, is_other_change=kind == _ALSO)
-        case ["taken", group, *keys]:
+        case ["taken", group, *keys] if _GROUP.fullmatch(group) and all(map(_TAKEN_KEY.fullmatch, keys)):
             return Received(taken=JobsTaken(group=group, keys=tuple(keys)))
         case _:
             return Received(is_other_change=True)
@@ -106,8 +114,13 @@ class Outgoing:
     taken: dict[str, list[str]] = field(default_factory=dict)
 
     @property
+    def has_changes(self) -> bool:
+        """Whether there is anything but reports of taken announcements."""
+        return self.announcement is not None or self.anything or self.ended
+
+    @property
     def is_waiting(self) -> bool:
-        return self.announcement is not None or self.anything or self.ended or bool(self.taken)
+        return self.has_changes or bool(self.taken)
 
     def add_payload(self, payload: str) -> None:
         received = decode(payload)

@@ -54,6 +54,11 @@ class Letters(Protocol):
         ...
 
     @property
+    def has_changes(self) -> bool:
+        """Whether that is more than reports of taken announcements."""
+        ...
+
+    @property
     def is_urgent(self) -> bool:
         """Whether there is a report of taken announcements among it, for which other nodes wait."""
         ...
@@ -162,7 +167,7 @@ class Post:
             if self._letters.is_waiting and (self._ending.is_set() or loop.time() >= self._send_at):
                 if self._letters.is_urgent:
                     self._urgent_at = loop.time()
-                else:
+                if self._letters.has_changes:
                     self._sent_at = loop.time()
                 await self._send(connected)
             if self._ending.is_set() and not self._letters.is_waiting:
@@ -179,8 +184,9 @@ class Post:
 
     @property
     def _send_at(self) -> float:
-        """When the next notification may be sent. Urgent ones have a limit of their own, and delay no others."""
-        return (self._urgent_at if self._letters.is_urgent else self._sent_at) + PAUSE
+        """When the next notification may be sent. Reports of taken announcements have a limit of their own."""
+        changes_at = self._sent_at if self._letters.has_changes else math.inf
+        return min(changes_at, self._urgent_at if self._letters.is_urgent else math.inf) + PAUSE
 
     async def _listen(self, connected: Connected) -> None:
         await connected.listen(self._letters.channel, self._heard)

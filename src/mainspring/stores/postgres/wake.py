@@ -196,6 +196,10 @@ class Bells:
         return self._outgoing.is_waiting
 
     @property
+    def has_changes(self) -> bool:
+        return self._outgoing.has_changes
+
+    @property
     def is_urgent(self) -> bool:
         return bool(self._outgoing.taken)
 
