@@ -14,6 +14,7 @@ import asyncpg
 import psycopg
 import pytest
 
+from mainspring import Limit, Mainspring
 from mainspring.stores.announcements import JobsAnnounced, JobsTaken, Notice, OtherChange
 from mainspring.stores.postgres import PostgresStore, post
 from mainspring.stores.postgres.connected import Connected
@@ -622,6 +623,39 @@ async def test_what_rings_a_watcher_and_what_a_node_is_told(postgres: Server, po
         here.bells.committed(NOON)
         assert here.rings == 3
         assert [type(notice) for notice in here.notices[2:]] == [JobsAnnounced, OtherChange]
+
+
+@on_real_time
+async def test_the_end_of_a_job_announces_jobs_only_where_it_frees_a_place(
+    postgres: Server, postgres_schema: str
+) -> None:
+    store, elsewhere = (PostgresStore(postgres.dsn(), schema=postgres_schema) for _ in range(2))
+    app = Mainspring(store=store)
+
+    @app.task(name="plain")
+    async def plain() -> None: ...
+
+    @app.task(name="limited", limit=Limit(concurrency=1))
+    async def limited() -> None: ...
+
+    notices: list[Notice] = []
+    await elsewhere.open()
+    try:
+        async with app.node():
+            elsewhere.subscribe(notices.append, str)
+            await until(lambda: OtherChange() in notices, "it listens")
+
+            def announced() -> list[tuple[int | None, bool]]:
+                jobs = [one for one in notices if isinstance(one, JobsAnnounced) and not one.for_everyone]
+                return [(one.jobs, one.due is None) for one in jobs]
+
+            await (await plain.enqueue()).result("30s")
+            await until(announced, "the enqueue was announced")
+            await (await limited.enqueue()).result("30s")
+            await until(lambda: (None, True) in announced(), "a place was freed")
+            assert announced() == [(1, False), (1, False), (None, True)]
+    finally:
+        await elsewhere.close()
 
 
 @on_real_time
