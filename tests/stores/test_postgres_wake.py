@@ -14,11 +14,14 @@ import asyncpg
 import psycopg
 import pytest
 
+from mainspring import Limit, Mainspring
+from mainspring.stores.announcements import JobsAnnounced, JobsTaken, Notice, OtherChange
 from mainspring.stores.postgres import PostgresStore, post
 from mainspring.stores.postgres.connected import Connected
 from mainspring.stores.postgres.handle import HINTS_AT_ONCE
+from mainspring.stores.postgres.payloads import ANYTHING, ENDED, Announcement, Outgoing, decode, encode_announcement
 from mainspring.stores.postgres.skew import Skew
-from mainspring.stores.postgres.wake import Bells, channel_of, least_of, payload_of
+from mainspring.stores.postgres.wake import Bells, channel_of
 from tests.servers.metronome import metronome
 from tests.servers.pgbouncer import Pooler
 from tests.servers.postgres import Row, Server, new_server
@@ -46,6 +49,7 @@ class Process:
         self.skew = Skew(self.settings)
         self.bells = Bells(self.settings, on_hint=self._hinted, skew=self.skew)
         self.hints: list[datetime | None] = []
+        self.notices: list[Notice] = []
         self.rings = 0
         self._rung = threading.Event()
 
@@ -60,6 +64,13 @@ class Process:
         """Watch, and wait until it listens."""
         end = self.bells.watch(self.ring)
         await self.rung()
+        return end
+
+    async def subscribe(self, group: str = "group") -> Callable[[], None]:
+        """Subscribe, and wait until it listens."""
+        end = self.bells.subscribe(self.notices.append, lambda: group)
+        await until(lambda: OtherChange() in self.notices, "it listens")
+        self.notices.clear()
         return end
 
     async def rung(self) -> None:
@@ -124,14 +135,83 @@ def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == THREAD and thread.ident not in BEFORE]
 
 
-@pytest.mark.parametrize("least", [None, NOON, datetime(1970, 1, 1, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)])
-def test_a_payload_is_read_as_it_was_written(least: datetime | None) -> None:
-    assert least_of(payload_of(least)) == least
+def due(payload: str) -> datetime | None:
+    announced = decode(payload).announced
+    return None if announced is None else announced.due
 
 
-@pytest.mark.parametrize("payload", ["noon", "9" * 40, "-", "1.5"])
-def test_a_payload_that_is_not_ours_says_nothing(payload: str) -> None:
-    assert least_of(payload) is None
+@pytest.mark.parametrize(
+    "dues", [(), (NOON,), (datetime(1970, 1, 1, tzinfo=UTC),), (datetime(1, 1, 1, tzinfo=UTC), NOON, NOON + SECOND)]
+)
+@pytest.mark.parametrize(("jobs", "for_everyone"), [(None, False), (7, False), (None, True)])
+@pytest.mark.parametrize("group", ["", "abc"])
+@pytest.mark.parametrize("anything", [True, False])
+def test_an_announcement_is_read_as_it_was_written(
+    dues: tuple[datetime, ...], jobs: int | None, group: str, *, for_everyone: bool, anything: bool
+) -> None:
+    written = encode_announcement(Announcement("key", dues, jobs, for_everyone, group), anything=anything)
+    announced, taken, is_other_change = decode(written, local=True)
+    assert announced == JobsAnnounced(
+        key="key",
+        jobs=jobs,
+        for_everyone=for_everyone,
+        due=dues[0] if dues else None,
+        later=dues[1:],
+        local=True,
+        group=group,
+    )
+    assert (taken, is_other_change) == (None, anything)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    ["", "noon", "9" * 40, "-", "1.5", "jobs", "jobs x key 1 -", "jobs 1 key x -", f"also {'9' * 40} key 1 -"],
+)
+def test_a_payload_that_is_not_understood_may_mean_anything_but_jobs(payload: str) -> None:
+    assert decode(payload) == (None, None, True)
+
+
+@pytest.mark.parametrize("word", ["it's", "a'; DROP TABLE jobs; --", "@1", "@x", "A", "é", "a\n", ""])
+def test_a_key_or_group_that_is_not_ours_is_never_sent_back(word: str) -> None:
+    for payload in (f"jobs 1 {word} 1 -", f"also 1 key 1 {word}", f"taken {word} key"):
+        assert decode(payload) == (None, None, True)
+    assert decode(f"taken group a{word}").taken is None or word == ""
+    assert decode("taken group @1").taken == JobsTaken(group="group", keys=("@1",))
+
+
+def test_payloads_that_wait_are_merged_into_as_few_as_possible() -> None:
+    outgoing = Outgoing()
+    assert not outgoing.is_waiting
+    for number, dues in enumerate([(NOON,), (NOON - SECOND,), (NOON + SECOND, NOON + 2 * SECOND)]):
+        outgoing.add_payload(encode_announcement(Announcement(f"key{number}", dues, 1), anything=False))
+        assert outgoing.is_waiting
+    outgoing.add_payload(ENDED)
+    outgoing.add_taken(JobsTaken(group="a", keys=("1",)))
+    outgoing.add_taken(JobsTaken(group="b", keys=("2",)))
+    outgoing.add_payload("taken a 3")
+    assert outgoing.payloads(NOON) == [
+        encode_announcement(Announcement("key2", (NOON - SECOND, NOON + SECOND, NOON + 2 * SECOND), 3), anything=False),
+        "taken a 1 3",
+        "taken b 2",
+    ]
+    outgoing.add_payload(ANYTHING)
+    assert outgoing.payloads(NOON)[0].startswith("also ")
+
+
+def test_a_count_that_is_unknown_stays_so_and_everyone_stays_everyone() -> None:
+    outgoing = Outgoing()
+    for announcement in (Announcement("a", (NOON,), 1), Announcement("b", (), None, True), Announcement("c", (), 1)):
+        outgoing.add_payload(encode_announcement(announcement, anything=False))
+    assert outgoing.announcement == Announcement("c", (NOON,), None, True, "")
+
+
+def test_a_payload_keeps_within_the_limit_of_postgresql() -> None:
+    outgoing = Outgoing()
+    for number in range(1000):
+        announcement = Announcement(f"{number:016}", (NOON + number * SECOND,), 1, False, "g" * 12)
+        outgoing.add_payload(encode_announcement(announcement, anything=False))
+        outgoing.add_taken(JobsTaken(group="g" * 12, keys=(f"{number:016}",)))
+    assert all(len(payload) < 8000 for payload in outgoing.payloads(NOON))
 
 
 def test_each_schema_has_a_channel_of_its_own_that_is_a_plain_word() -> None:
@@ -190,9 +270,9 @@ async def test_many_commits_are_one_notification_every_20_ms(postgres: Server, p
             await asyncio.sleep(0)
             assert time.monotonic() - started < PATIENCE, "the first go while others still come"
         last = NOON - count * SECOND
-        await until(lambda: least_of(notified[-1][1]) == last, "and none is forgotten")
+        await until(lambda: due(notified[-1][1]) == last, "and none is forgotten")
         assert len(notified) <= (time.monotonic() - started) / 0.02 + 2
-        assert min(least_of(payload) or NOON for _, payload in notified) == last
+        assert min(due(payload) or NOON for _, payload in notified) == last
 
 
 @on_real_time
@@ -200,9 +280,11 @@ async def test_what_has_no_time_does_not_hide_what_has_one(postgres: Server, pos
     async with process(postgres.dsn(), postgres_schema) as here, heard(postgres, postgres_schema) as notified:
         for least in (NOON, None, NOON - SECOND, None, NOON):  # while it still connects
             here.bells.committed(least)
-        await until(lambda: len(notified) > 1, "both are heard of")
+        await until(lambda: notified, "both are heard of")
         await asyncio.sleep(0.1)
-        assert sorted(payload for _, payload in notified) == ["", payload_of(NOON - SECOND)]
+        received = [decode(payload) for _, payload in notified]
+        assert min(one.announced.due or NOON for one in received if one.announced) == NOON - SECOND
+        assert any(one.is_other_change for one in received)
 
 
 @on_real_time
@@ -230,9 +312,10 @@ async def test_a_hint_for_the_users_own_transaction_comes_every_20_ms_at_most(
     async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
         await there.watch()
         there.forget()
-        hint = here.bells.hint(NOON)
-        assert hint == (channel_of(postgres_schema), payload_of(NOON))
-        assert here.bells.hint(NOON, pause=2.0) is None
+        hint = here.bells.hint([NOON])
+        assert hint is not None
+        assert (hint.channel, due(hint.payload)) == (channel_of(postgres_schema), NOON)
+        assert here.bells.hint([NOON], pause=2.0) is None
         await asyncio.sleep(0.025)
         later = here.bells.hint()
         assert later is not None
@@ -372,7 +455,7 @@ async def test_closing_sends_what_is_to_be_sent_and_ends_the_thread(postgres: Se
                 here.bells.committed(NOON)
                 here.bells.committed(NOON - SECOND)
             assert threads() == []
-            await until(lambda: any(one == payload_of(NOON - SECOND) for _, one in notified), "all of it was sent")
+            await until(lambda: any(due(one) == NOON - SECOND for _, one in notified), "all of it was sent")
             notified.clear()
     await until(lambda: not sessions(postgres), "the sessions have ended")
 
@@ -384,7 +467,7 @@ async def test_a_program_that_commits_once_and_leaves_is_heard(postgres: Server,
             here.bells.committed(NOON)
         await until(lambda: notified, "it is heard")
         await asyncio.sleep(0.05)
-        assert [payload for _, payload in notified] == [payload_of(NOON)]
+        assert [due(payload) for _, payload in notified] == [NOON]
 
 
 def _commit_once(process: Process) -> None:
@@ -477,6 +560,119 @@ async def test_a_watcher_that_raises_is_logged_and_hinders_nobody(
         here.bells.watch(here.ring)
         here.bells.committed(NOON)
         assert here.rings == 1
+    assert [record.message for record in caplog.records if record.name == LOGGER and record.levelno >= logging.ERROR]
+
+
+@on_real_time
+async def test_jobs_are_announced_here_at_once_and_there_under_the_same_key(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
+        await here.subscribe("here")
+        await there.subscribe("there")
+        here.bells.announce([NOON], 3)
+        (mine,) = here.notices
+        assert isinstance(mine, JobsAnnounced)
+        assert (mine.jobs, mine.due, mine.local, mine.group) == (3, NOON, True, "here")
+        await until(lambda: there.notices, "it is received")
+        (theirs,) = there.notices
+        assert isinstance(theirs, JobsAnnounced)
+        assert (theirs.key, theirs.jobs, theirs.due, theirs.local, theirs.group) == (
+            mine.key,
+            3,
+            NOON,
+            False,
+            "here",
+        )
+        assert there.hints[-1] == NOON
+
+        there.bells.taken(JobsTaken(group="there", keys=(theirs.key,)))
+        await until(lambda: len(here.notices) > 1, "the report is received")
+        assert here.notices[1] == JobsTaken(group="there", keys=(mine.key,))
+
+
+@on_real_time
+async def test_a_report_of_taken_jobs_does_not_wait_for_the_pause_between_notifications(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here, heard(postgres, postgres_schema) as notified:
+        here.bells.ended()
+        await until(lambda: notified, "it is connected")
+        monkeypatch.setattr(post, "PAUSE", 60.0)
+        here.bells.ended()
+        here.bells.taken(JobsTaken(group="g", keys=("a",)))
+        await until(lambda: len(notified) == 3, "both were sent")
+        assert [payload for _, payload in notified[1:]] == [ENDED, "taken g a"]
+        here.bells.taken(JobsTaken(group="g", keys=("b",)))
+        await asyncio.sleep(0.1)
+        assert len(notified) == 3, "but there is a pause between two of them"
+
+
+@on_real_time
+async def test_what_rings_a_watcher_and_what_a_node_is_told(postgres: Server, postgres_schema: str) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here:
+        await here.subscribe()
+        here.bells.watch(here.ring)
+        here.forget()
+        here.bells.ended()
+        assert (here.rings, here.notices) == (1, [])
+        here.bells.committed(None)
+        assert (here.rings, here.notices) == (2, [OtherChange()])
+        here.bells.taken(JobsTaken(group="g", keys=("a",)))
+        assert (here.rings, here.notices[1:]) == (2, [JobsTaken(group="g", keys=("a",))])
+        here.bells.committed(NOON)
+        assert here.rings == 3
+        assert [type(notice) for notice in here.notices[2:]] == [JobsAnnounced, OtherChange]
+
+
+@on_real_time
+async def test_the_end_of_a_job_announces_jobs_only_where_it_frees_a_place(
+    postgres: Server, postgres_schema: str
+) -> None:
+    store, elsewhere = (PostgresStore(postgres.dsn(), schema=postgres_schema) for _ in range(2))
+    app = Mainspring(store=store)
+
+    @app.task(name="plain")
+    async def plain() -> None: ...
+
+    @app.task(name="limited", limit=Limit(concurrency=1))
+    async def limited() -> None: ...
+
+    notices: list[Notice] = []
+    await elsewhere.open()
+    try:
+        async with app.node():
+            elsewhere.subscribe(notices.append, str)
+            await until(lambda: OtherChange() in notices, "it listens")
+
+            def announced() -> list[tuple[int | None, bool]]:
+                jobs = [one for one in notices if isinstance(one, JobsAnnounced) and not one.for_everyone]
+                return [(one.jobs, one.due is None) for one in jobs]
+
+            await (await plain.enqueue()).result("30s")
+            await until(announced, "the enqueue was announced")
+            await (await limited.enqueue()).result("30s")
+            await until(lambda: (None, True) in announced(), "a place was freed")
+            assert announced() == [(1, False), (1, False), (None, True)]
+    finally:
+        await elsewhere.close()
+
+
+@on_real_time
+async def test_a_subscriber_that_raises_is_logged_and_hinders_nobody(
+    postgres: Server, postgres_schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: Notice) -> None:
+        raise ZeroDivisionError
+
+    async with process(postgres.dsn(), postgres_schema, listen=False) as here:
+        here.bells.subscribe(broken, str)
+        end = here.bells.subscribe(here.notices.append, str)
+        here.bells.committed(None)
+        assert here.notices == [OtherChange()]
+        end()
+        here.bells.committed(None)
+        assert here.notices == [OtherChange()]
     assert [record.message for record in caplog.records if record.name == LOGGER and record.levelno >= logging.ERROR]
 
 

@@ -2,18 +2,24 @@
 
 Claimed ahead are as many jobs as places become free in a tenth of a second at the present rate: a node of slow jobs
 holds no job that another node could start, and a node of quick jobs saves round trips.
+
+Where the store announces jobs, nodes take turns (`announced.py`), and a place that becomes free leads to a claim only if
+there may be something to claim.
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from mainspring.clock import Clock
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
+from mainspring.runtime.announced import Announced, Begun
 from mainspring.runtime.keeper import Membership
 from mainspring.runtime.runner import Runner
+from mainspring.stores.announcements import Announcements
 from mainspring.stores.port import Store
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 from mainspring.supervise import Directive, Notifier, Proceed, Sleep
@@ -25,8 +31,20 @@ JITTER: Final = 0.04  # by which a look may come sooner: nodes that started toge
 AGAIN: Final = 0.05  # what is due and was not given waits for something else to end
 
 
+class Result(NamedTuple):
+    """What became of one claim of a step."""
+
+    wait: float
+    """Seconds to wait before the next claim."""
+    is_made: bool = False
+    """False: there was no room for it, or no task to ask for."""
+    jobs: int = 0
+    is_drained: bool = False
+    """Whether nothing that is due is left for this node."""
+
+
 class Claimer:
-    """The step of a service; `wake` is notified when places are freed and when something may have become due."""
+    """The step of a service; `wake` is notified when something may have become claimable."""
 
     def __init__(
         self,
@@ -51,6 +69,15 @@ class Claimer:
         self._queues = queues
         self._roll = roll
         self._pace = Pace()
+        self._claimed_at = -math.inf
+        self.announced = Announced(store, now=store.now, wake=self.wake) if isinstance(store, Announcements) else None
+        """Where the store announces jobs; else every hint leads to a claim."""
+
+    def place_freed(self) -> None:
+        """Claim for a free place, unless the last claim left nothing and no announcement waits."""
+        is_late = self._clock.monotonic() - self._claimed_at >= LOOK  # a full node does not look by itself
+        if self.announced is None or self.announced.expects_jobs or is_late:
+            self.wake.notify_one()
 
     async def step(self) -> Directive:
         me = self._me()
@@ -60,23 +87,34 @@ class Claimer:
         light, heavy = self._tasks()
         ahead = self._pace.ahead(self._runner.bodies_ended, self._clock.monotonic())
         self._runner.expects(ahead)
+        begun = self.announced.begin_claim() if self.announced else None
         # Jobs for process slots are claimed first, or light jobs would take every place that becomes free.
         room, early = self._runner.room_for_heavy(ahead) if heavy else (0, 0)
-        wait = await self._claim(me, heavy, self._runner.take_heavy, room=room, ahead=early)
+        first = await self._claim(me, heavy, self._runner.take_heavy, room=room, ahead=early)
         # A last chance is claimed only when a place is free, which is never seen while light jobs are claimed ahead.
-        ahead = 0 if early and wait == AGAIN else max(0, ahead - self._runner.buffered)
-        wait = min(wait, await self._claim(me, light, self._runner.take, room=self._runner.room, ahead=ahead))
+        ahead = 0 if early and first.wait == AGAIN else max(0, ahead - self._runner.buffered)
+        second = await self._claim(me, light, self._runner.take, room=self._runner.room, ahead=ahead)
+        if self.announced and begun:
+            self._record(self.announced, begun, first, second)
+        wait = min(first.wait, second.wait)
         if wait <= 0:
             return Proceed()
         await asyncio.sleep(0)  # what was started begins now, and not after all that it takes to go to sleep: 0.1 ms
         return Sleep(wait, wakeable=True)
 
+    def _record(self, announced: Announced, begun: Begun, *results: Result) -> None:
+        if any(one.is_made for one in results):
+            jobs = sum(one.jobs for one in results)
+            announced.end_claim(begun, jobs=jobs, is_drained=all(one.is_drained for one in results))
+        else:
+            announced.skip_claim(begun)
+
     async def _claim(
         self, me: Membership, tasks: frozenset[Name], take: Callable[[Delivery], None], *, room: int, ahead: int
-    ) -> float:
-        """Claim of these tasks; returns how many seconds to wait before the next claim."""
+    ) -> Result:
+        """Claim jobs of these tasks, as many as there is room for."""
         if not tasks or (room <= 0 and ahead <= 0):
-            return self._look()
+            return Result(self._look(), is_drained=not tasks)
         request = ClaimRequest(
             node=me.node,
             term=me.term,
@@ -87,6 +125,7 @@ class Claimer:
             ahead=ahead,
             suspects=0 if self._runner.has_suspect else 1,
         )
+        self._claimed_at = self._clock.monotonic()
         try:
             with self._runner.claiming():
                 claimed = await self._store.claim(request)
@@ -96,8 +135,9 @@ class Claimer:
                 for delivery in claimed.deliveries:
                     take(delivery)
         except NodeGone:  # the keeper will learn it too, join again, and wake us
-            return self._look()
-        return self._wait(request, claimed)
+            return Result(self._look(), is_made=True)
+        wait = self._wait(request, claimed)
+        return Result(wait, is_made=True, jobs=len(claimed.deliveries), is_drained=self._is_drained(request, claimed))
 
     def _rooms(self) -> Mapping[str, int] | None:
         rooms = self._runner.rooms()
@@ -113,12 +153,23 @@ class Claimer:
             return self._look()
         due_in = (claimed.next_due - self._store.now()).total_seconds()
         if due_in > 0:
-            return min(self._look(), due_in)
+            if self.announced is None or not self.announced.is_reliable:
+                return min(self._look(), due_in)
+            self.announced.remember_due(claimed.next_due)  # other nodes wait for the same instant
+            return self._look()
         if (
             request.ahead
         ):  # the next job may be a last chance, which is claimed only when no other waits and a place is free
             self._runner.expects(0)
         return AGAIN
+
+    def _is_drained(self, request: ClaimRequest, claimed: Claimed) -> bool:
+        """Return whether the store has no more jobs that are due and that this node could ever claim."""
+        if self.quiet or self.silent or len(claimed.deliveries) == request.room + request.ahead:
+            return False
+        if not request.suspects or not all((request.queues or {}).values()):  # some were not asked for
+            return False
+        return claimed.next_due is None or claimed.next_due > self._store.now()
 
     def _look(self) -> float:
         return LOOK - JITTER * self._roll()

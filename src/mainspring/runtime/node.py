@@ -187,7 +187,8 @@ class Node:
         parts.duties.start(self._duties, parts.service("reaper", parts.reaper))
         parts.duties.start(self._duties, parts.service("orders", self._orders))
         parts.duties.start(self._duties, parts.pruner_service())
-        self._unwatch = self._store.watch(self._on_hint)
+        announced = parts.claimer.announced
+        self._unwatch = announced.subscribe(self._on_other_change) if announced else self._store.watch(self._on_hint)
         parts.duties.start(self._intake, parts.service("claimer", parts.claimer))
         if self.settings.ticker:
             parts.duties.start(self._intake, parts.service("ticker", parts.ticker))
@@ -199,6 +200,10 @@ class Node:
 
     def _on_hint(self) -> None:
         self._parts.claimer.wake.notify_one()
+        self._on_other_change()
+
+    def _on_other_change(self) -> None:
+        """Wake everything but the claimer: a schedule, a lock or an outbox has changed, or a job of a schedule ended."""
         self._parts.ticker.wake.notify_one()
         self._parts.services.hint()
         for part in self._added:
@@ -224,6 +229,8 @@ class Node:
     def _on_renewed(self, beat: Beat) -> None:
         self._end_silence()
         self._parts.reaper.renewed(beat)
+        if self._parts.claimer.announced:
+            self._parts.claimer.announced.renewed(self.id, beat.pulse.nodes)
         self._parts.services.renewed(beat)
         if self._parts.overview:
             self._parts.overview.renewed(beat)

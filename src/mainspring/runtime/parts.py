@@ -87,7 +87,7 @@ class Parts:
             store, registry, self.settler, events, self.body, settings=settings, queues=queues, clock=clock
         )
         self.claimer = Claimer(store, self.runner, me=me, clock=clock, tasks=self._tasks, queues=settings.queues)
-        self.runner.freed = self.claimer.wake
+        self.runner.freed = self.claimer.place_freed
         self.reaper = Reaper(store, self.settler, events, me=lambda: me().node, clock=clock, lease=self.lease)
         self.services = Services(
             services, store, events, me=lambda: me().node, settings=settings, clock=clock, board=board

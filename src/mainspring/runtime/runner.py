@@ -7,7 +7,7 @@ its limits count, stays taken until it has really ended.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
@@ -28,7 +28,6 @@ from mainspring.runtime.settler import Ended, Settler
 from mainspring.settings import NodeSettings
 from mainspring.stores.port import Store
 from mainspring.stores.records import Delivery, Held, Place
-from mainspring.supervise import Notifier
 
 LATE: Final = 1.0  # seconds after which a claimed job that has found no place goes back
 
@@ -54,7 +53,8 @@ class Runner:
         self._refill_at = 0
         self._called = False
         self._closed = False
-        self.freed = Notifier()
+        self.freed: Callable[[], None] = lambda: None
+        """Called when a place has become free, or claimed jobs are running low."""
         self.ended = asyncio.Event()
         """Set, and cleared again, whenever an attempt has ended."""
         self._store = store
@@ -289,7 +289,7 @@ class Runner:
         self.ended.set()
         if not self._called and len(self._line) <= self._refill_at:
             self._called = True
-            self.freed.notify_one()
+            self.freed()
 
     def _really_ended(self, attempt: Attempt) -> None:
         self._abandoned.discard(attempt)

@@ -7,7 +7,7 @@ are claimed in `through.py`.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -30,7 +30,7 @@ from mainspring.stores.postgres.pick import Picked, next_due, pick
 from mainspring.stores.postgres.rows import Care, instant
 from mainspring.stores.postgres.sight import Scan, Sight, look, names
 from mainspring.stores.postgres.statements import statement
-from mainspring.stores.postgres.verb import Ask, Verb
+from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 
 _GRAB: Final = {Kind.ALL: statement("grab"), Kind.TASK: statement("grab_task"), Kind.QUEUE: statement("grab_queue")}
@@ -38,6 +38,10 @@ _ORDER: Final = itemgetter(2, 0)  # run_at and id
 _PRIORITY: Final = 21
 _CARE: Final = 22
 _NOW: Final = 23
+_LATER: Final = 25
+_EXACT: Final = datetime(2200, 1, 1, tzinfo=UTC)
+_LATEST: Final = _EXACT.timestamp()
+"""Up to then, an instant in seconds is exact to the microsecond."""
 _TRIES: Final = 4
 """How often a claim begins anew because others have taken all that it had chosen."""
 
@@ -53,7 +57,7 @@ class Passes(NamedTuple):
 def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claimed | None]:
     """Claim in one statement, where a job is expected and order is all there is to choose by; None: it is not.
 
-    It does not look for jobs that are left; the claim after it does.
+    If it gets as many jobs as it wanted, it does not look for others; the claim after it does.
     """
     line = _only_line(lines, request) if lines.expects else None
     if line is None:
@@ -107,7 +111,22 @@ def _grab(
     lines.advance(began, {Source(line, row[_PRIORITY]): (run_at_of(row), row[0]) for row in rows}, now, 0)
     traces = yield from traces_of(rows)
     deliveries = tuple(delivery(request.node, row, traces.get(row[0])) for row in rows)
-    return Claimed(deliveries=with_terms(lines.rules, deliveries), next_due=now)
+    due = now if lines.expects or _has_others(lines, request) else _later(rows[0])
+    return Claimed(deliveries=with_terms(lines.rules, deliveries), next_due=due)
+
+
+def _later(row: Row) -> datetime | None:
+    """When the next job is due that is not due yet."""
+    epoch = row[_LATER]
+    if epoch is None:
+        return None
+    return instant(epoch) if epoch < _LATEST else _EXACT
+
+
+def _has_others(lines: Lines, request: ClaimRequest) -> bool:
+    """Return whether a request has lines that were not read, or that open at some time."""
+    rules = lines.rules
+    return bool(rules.unclosed & request.tasks) or len(lines_of(rules, request, lines.now())) > 1
 
 
 def _only_line(lines: Lines, request: ClaimRequest) -> Line | None:

@@ -2,15 +2,17 @@
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
 from uuid import UUID
 
 from mainspring.clock import Clock, SystemClock
-from mainspring.core.job import NodeId
+from mainspring.core.job import WAITING, NodeId
+from mainspring.core.limits import Scope
 from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError
+from mainspring.stores.announcements import JobsTaken, Notice
 from mainspring.stores.postgres import gates, log, nodes, partitions
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.head import Head
@@ -22,7 +24,7 @@ from mainspring.stores.postgres.skew import Skew
 from mainspring.stores.postgres.transaction import PostgresTransaction
 from mainspring.stores.postgres.verb import Verb
 from mainspring.stores.postgres.wake import Bells, Hint
-from mainspring.stores.records import NewJob
+from mainspring.stores.records import NewJob, Settlement
 
 T = TypeVar("T")
 
@@ -95,6 +97,55 @@ class Handle:
         self._lines.pull(least)
         self._head.pull(least)
 
+    def subscribe(self, listener: Callable[[Notice], None], group: Callable[[], str]) -> Callable[[], None]:
+        """As `Announcements` says."""
+        self._connections.must_be_open()
+        return self._bells.subscribe(listener, group)
+
+    def report_taken(self, taken: JobsTaken) -> None:
+        if self._connections.is_open:
+            self._bells.taken(taken)
+
+    @property
+    def receives_announcements(self) -> bool:
+        return self._bells.hears()
+
+    def _enqueued(self, new: Sequence[NewJob]) -> None:
+        """Announce jobs that were enqueued, and nothing else."""
+        if self._connections.is_open:
+            self._bells.announce(self._dues(new), len(new))
+
+    def _settled_changes(self, written: Sequence[Settlement]) -> None:
+        """Report changes of jobs: announce what became claimable by them."""
+        if not written or not self._connections.is_open:
+            return
+        after = [one.change.after for one in written]
+        again = [job for job in after if job is not None and job.state in WAITING]
+        waiting = [job.run_at for job in again]
+        frees = self._may_free(written)
+        if frees:
+            self._lines.read_others(is_empty=False)
+        if any(job.is_suspect for job in again):
+            self._lines.suspects = True
+        of_schedule = any(one.change.before.of_schedule for one in written)  # a slot may wait for the end of its run
+        if waiting or frees:
+            self._bells.announce(waiting, None if frees else len(waiting), anything=of_schedule)
+        elif of_schedule:
+            self._bells.committed(None)
+        else:
+            self._bells.ended()
+
+    def _may_free(self, written: Iterable[Settlement]) -> bool:
+        """Return whether these ends may have freed a place of a limit, or closed a breaker."""
+        rules = self._lines.rules
+        if rules.version == 0 or any(one.term is not None for one in written):  # not read yet, or has a breaker
+            return True
+        if not rules.gates:
+            return False
+        jobs = [one.change.before for one in written]
+        limited = {(scope, str(job.task)) for job in jobs for scope in (Scope.TASK, Scope.KEY)}
+        return not rules.gates.keys().isdisjoint(limited | {(Scope.QUEUE, job.queue) for job in jobs})
+
     def _committed(self, least: datetime | None) -> None:
         """Tell everyone that something may be claimed, due since `least` at the earliest; None: it has only finished."""
         if self._connections.is_open:  # else the thread that tells would be started again, and nobody would end it
@@ -102,8 +153,12 @@ class Handle:
 
     def _since(self, new: Sequence[NewJob]) -> datetime:
         """Since when the first of these is due."""
+        return min(self._dues(new))
+
+    def _dues(self, new: Sequence[NewJob]) -> set[datetime]:
+        """Return when these are due."""
         now = self.now()
-        return min(when if isinstance(when, datetime) else now + when for when in {job.run_at for job in new})
+        return {when if isinstance(when, datetime) else now + when for when in {job.run_at for job in new}}
 
     def _hint(self, least: datetime) -> Hint | None:
         """What to say when a user's own transaction is committed, which may be late: marks will have gone on by then."""
@@ -114,7 +169,8 @@ class Handle:
 
         PostgreSQL commits transactions that notify one after the other, and prepares none for a two-phase commit.
         """
-        return self._bells.hint(least, burst=HINTS_AT_ONCE) if self._settings.notify else None
+        dues = () if least is None else (least,)
+        return self._bells.hint(dues, burst=HINTS_AT_ONCE) if self._settings.notify else None
 
     def _own(self, transaction: PostgresTransaction) -> PostgresTransaction:
         if not transaction.is_on(self._settings):

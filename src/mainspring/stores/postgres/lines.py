@@ -20,7 +20,6 @@ from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from mainspring.core.job import Job
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.stores.postgres.rules import Rules
@@ -210,14 +209,6 @@ class Lines:
     def read_others(self, *, is_empty: bool) -> None:
         """Record whether there was a job to be taken in other lines than that of the rest."""
         self._others_empty_until = time.monotonic() + BRIEFLY if is_empty else 0.0
-
-    def ended(self, jobs: Iterable[Job]) -> None:
-        """Have other lines read again, if attempts of these jobs were ended that have places of limits, or breakers."""
-        rules = self.rules
-        if self._others_empty_until and any(
-            rules.restricts(job.task) or (Scope.QUEUE, job.queue) in rules.gates for job in jobs
-        ):
-            self._others_empty_until = 0.0
 
     # Positions
 

@@ -53,6 +53,16 @@ class Letters(Protocol):
         """Whether there is something to be sent."""
         ...
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether that is more than reports of taken announcements."""
+        ...
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether there is a report of taken announcements among it, for which other nodes wait."""
+        ...
+
     def take(self) -> list[str]:
         """Take what is to be sent, as payloads."""
         ...
@@ -86,6 +96,7 @@ class Post:
         self._own_pid = 0
         self._host = 0
         self._sent_at = -math.inf
+        self._urgent_at = -math.inf
         self._is_deaf = False
         self._is_cut_off = False
         self._aside = Aside("mainspring-postgres-post", self._serve, self._end)
@@ -153,9 +164,12 @@ class Post:
             if can_listen and not listens and self._letters.is_watched:
                 await self._listen(connected)
                 self.hears = listens = True
-            if self._letters.is_waiting and (self._ending.is_set() or loop.time() >= self._sent_at + PAUSE):
+            if self._letters.is_waiting and (self._ending.is_set() or loop.time() >= self._send_at):
+                if self._letters.is_urgent:
+                    self._urgent_at = loop.time()
+                if self._letters.has_changes:
+                    self._sent_at = loop.time()
                 await self._send(connected)
-                self._sent_at = loop.time()
             if self._ending.is_set() and not self._letters.is_waiting:
                 return
             if loop.time() >= probe_at:
@@ -165,8 +179,14 @@ class Post:
                     self.hears = listens = False
                 await self._probe(connected, listens)
                 probe_at = loop.time() + (PROBE_RARELY if self._is_deaf else PROBE_EVERY)
-            send_at = self._sent_at + PAUSE if self._letters.is_waiting else math.inf
+            send_at = self._send_at if self._letters.is_waiting else math.inf
             await _wait(self._news, min(probe_at, send_at) - loop.time())
+
+    @property
+    def _send_at(self) -> float:
+        """When the next notification may be sent. Reports of taken announcements have a limit of their own."""
+        changes_at = self._sent_at if self._letters.has_changes else math.inf
+        return min(changes_at, self._urgent_at if self._letters.is_urgent else math.inf) + PAUSE
 
     async def _listen(self, connected: Connected) -> None:
         await connected.listen(self._letters.channel, self._heard)

@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from mainspring.core.breaker import Breaker, Phase, PhaseChange
-from mainspring.core.job import WAITING, Claim, JobId, NodeId
+from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.limits import Gate
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone, StoreUnavailable
@@ -119,13 +119,12 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
             return ()
         batch = Batch(new)
         answers = await self._run(lambda: enqueue.enqueue(self._at, batch), whole=True)
-        self._committed(self._since(new))  # also if all were there: an earlier try may have been cut off before it told
+        self._enqueued(new)  # also if all were there: an earlier try may have been cut off before it told
         return answers
 
     async def _enqueue_new(self, job: NewJob) -> bool:
         """Enqueue a job that cannot be there already, by one statement; False: it was cut off, or its key is contested."""
-        least = self._since([job])
-        hint = None if job.unique else self._bells.hint(least)
+        hint = None if job.unique else self._bells.hint(self._dues([job]), jobs=1, anything=False)
         # One that a frozen server reads when it has been given up must not go in any more: it may be over by then.
         until = None if self._settings.own_time else self.now() + timedelta(seconds=_IN_TIME * self._settings.timeout)
         try:
@@ -138,9 +137,9 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         except StoreUnavailable:
             return False  # it may be there: from here on it is not new
         if added and hint is None:
-            self._committed(least)
-        elif added:
-            self._bells.told(least)
+            self._enqueued([job])
+        elif added and hint:
+            self._bells.told(hint)
         return added
 
     async def claim(self, request: ClaimRequest) -> Claimed:
@@ -184,16 +183,8 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         if not settlements:
             return ()
         answers = await self._settle(settlements)
-        written = [
-            one.change.after for place, one in enumerate(settlements) if answers[place].verdict is Verdict.ACCEPTED
-        ]
-        if written:
-            self._lines.ended(one.change.before for one in settlements)
-            again = [after for after in written if after is not None and after.state in WAITING]
-            waiting = [after.run_at for after in again]
-            if any(after.is_suspect for after in again):
-                self._lines.suspects = True
-            self._committed(min(waiting, default=None))
+        written = [one for place, one in enumerate(settlements) if answers[place].verdict is Verdict.ACCEPTED]
+        self._settled_changes(written)
         return tuple(answers[place] for place in range(len(settlements)))
 
     async def _settle(self, settlements: Sequence[Settlement]) -> Mapping[int, Settled]:

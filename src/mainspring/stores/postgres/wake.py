@@ -1,21 +1,35 @@
-"""Telling those who watch that something may have changed.
+"""Notifications of commits: to watchers and nodes in this process, and by NOTIFY to other processes.
 
-Commits of this process are told directly. For other processes there is NOTIFY: sent after the commit and not within it,
-where it takes a lock on the whole database; the first at once, then at most one every 20 ms, which stands for all that
-came meanwhile. It is a hint: nodes look by themselves, too.
+Commits of this process are reported directly. For other processes there is NOTIFY: sent after the commit and not within
+it, where it takes a lock on the whole database; the first at once, then at most one every 20 ms, which stands for all
+commits since the last. Reports of taken announcements have a limit of their own, so that neither delays the other. All of
+it is a hint: nodes look by themselves, too. The payloads are in `payloads.py`.
 """
 
+import itertools
 import logging
 import math
 import os
+import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import datetime
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
+from mainspring.stores.announcements import JobsTaken, Notice, OtherChange
+from mainspring.stores.postgres.payloads import (
+    ANYTHING,
+    ENDED,
+    EPOCH,
+    Announcement,
+    Outgoing,
+    decode,
+    encode_announcement,
+    first_dues,
+)
 from mainspring.stores.postgres.post import PAUSE, Post
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.skew import Skew
@@ -23,8 +37,7 @@ from mainspring.stores.postgres.skew import Skew
 Ring: TypeAlias = Callable[[], None]
 OnHint: TypeAlias = Callable[[datetime | None], None]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MOMENT: Final = timedelta(microseconds=1)
+Listener: TypeAlias = Callable[[Notice], None]
 
 _logger: Final = logging.getLogger("mainspring.stores.postgres")
 
@@ -41,18 +54,6 @@ def channel_of(schema: str) -> str:
     return f"mainspring_{blake2b(schema.encode(), digest_size=6).hexdigest()}"
 
 
-def payload_of(least: datetime | None) -> str:
-    return "" if least is None else str((least - _EPOCH) // _MOMENT)
-
-
-def least_of(payload: str) -> datetime | None:
-    """Read a payload; one that is not ours says nothing."""
-    try:
-        return _EPOCH + int(payload) * _MOMENT if payload else None
-    except (ValueError, OverflowError):
-        return None
-
-
 class Bells:
     """Whoever watches one store.
 
@@ -67,9 +68,9 @@ class Bells:
         self._channel = channel_of(settings.schema)
         self._guard = threading.Lock()
         self._watchers: dict[object, Ring] = {}
-        self._least: datetime | None = None
-        self._without = False
-        """What is to be sent: the least time, and whether there was something without one. Neither says the other."""
+        self._subscribers: dict[object, tuple[Listener, Callable[[], str]]] = {}
+        self._outgoing = Outgoing()
+        self._keys = _new_keys()
         self._hints_left = 0.0
         """Notifications that may be sent at once, as of that time; replenished over time."""
         self._counted_at = -math.inf
@@ -90,24 +91,62 @@ class Bells:
 
         return end
 
-    def committed(self, least: datetime | None) -> None:
-        """Tell of a commit of this process: here at once, to other processes soon.
-
-        With the least due time of what became claimable; None: something has only finished.
-        """
-        self._tell(least)
+    def subscribe(self, listener: Listener, group: Callable[[], str]) -> Callable[[], None]:
+        """Have `listener` called with notices, in any thread; returns how to end that."""
+        subscriber = object()
         with self._guard:
-            is_first = not self.is_waiting
-            self._add(least)
-        if is_first:
+            self._subscribers = {**self._subscribers, subscriber: (listener, group)}
+        if self._settings.listen:
             self._awake().look()
 
-    def told(self, least: datetime | None) -> None:
-        """Tell of a commit that has told other processes by itself."""
-        self._tell(least)
+        def end() -> None:
+            with self._guard:
+                self._subscribers = {one: each for one, each in self._subscribers.items() if one is not subscriber}
 
-    def hint(self, least: datetime | None = None, *, pause: float = PAUSE, burst: int = 1) -> Hint | None:
-        """Return the notification of a transaction at its commit: one in `pause` seconds, and up to `burst` at once."""
+        return end
+
+    def committed(self, least: datetime | None) -> None:
+        """Report a commit of this process that may have changed anything: here at once, to other processes soon.
+
+        With the least due time of what became claimable; None: nothing did.
+        """
+        self._send(ANYTHING, None if least is None else self._announcement([least], for_everyone=least == EPOCH))
+
+    def announce(self, dues: Iterable[datetime], jobs: int | None, *, anything: bool = False) -> None:
+        """Report that so many jobs became claimable; without due times, jobs that were held back until now.
+
+        Without `anything`, nothing else changed.
+        """
+        self._send(ANYTHING if anything else None, self._announcement(dues, jobs))
+
+    def ended(self) -> None:
+        """Report that jobs ended by which nothing became claimable."""
+        self._send(ENDED, None)
+
+    def told(self, hint: Hint) -> None:
+        """Report a commit whose transaction has notified other processes by itself."""
+        self._receive(hint.payload, local=True)
+
+    def taken(self, taken: JobsTaken) -> None:
+        """Report that announcements were answered."""
+        self._notify(taken)
+        with self._guard:
+            self._outgoing.add_taken(taken)
+        self._awake().look()
+
+    def hint(
+        self,
+        dues: Collection[datetime] = (),
+        *,
+        jobs: int | None = None,
+        anything: bool = True,
+        pause: float = PAUSE,
+        burst: int = 1,
+    ) -> Hint | None:
+        """Return the notification of a transaction at its commit: one in `pause` seconds, and up to `burst` at once.
+
+        Without `anything`, the transaction changes nothing but these jobs.
+        """
         now = time.monotonic()
         with self._guard:
             self._hints_left = min(burst, self._hints_left + (now - self._counted_at) / pause)
@@ -115,7 +154,9 @@ class Bells:
             if self._hints_left < 1:
                 return None
             self._hints_left -= 1
-        return Hint(self._channel, payload_of(least))
+        if not dues:
+            return Hint(self._channel, ANYTHING)
+        return Hint(self._channel, encode_announcement(self._announcement(dues, jobs), anything=anything))
 
     def hears(self) -> bool:
         """Say whether what other processes commit is heard here."""
@@ -125,7 +166,7 @@ class Bells:
     async def close(self) -> None:
         """Send what is to be sent, if that goes soon, and end the thread. Nobody is rung any more."""
         with self._guard:
-            self._watchers = {}
+            self._watchers, self._subscribers = {}, {}
             post, self._post = self._post, None
         if post is not None:
             await post.stop()
@@ -135,8 +176,9 @@ class Bells:
         _LEFT_BEHIND.append(self._post)
         self._skew.after_fork()
         self._guard = threading.Lock()
-        self._watchers = {}
-        self._least, self._without = None, False
+        self._watchers, self._subscribers = {}, {}
+        self._outgoing = Outgoing()
+        self._keys = _new_keys()
         self._post = None
 
     # For the thread that sends and hears.
@@ -147,42 +189,82 @@ class Bells:
 
     @property
     def is_watched(self) -> bool:
-        return bool(self._watchers)
+        return bool(self._watchers or self._subscribers)
 
     @property
     def is_waiting(self) -> bool:
-        return self._without or self._least is not None
+        return self._outgoing.is_waiting
+
+    @property
+    def has_changes(self) -> bool:
+        return self._outgoing.has_changes
+
+    @property
+    def is_urgent(self) -> bool:
+        return bool(self._outgoing.taken)
 
     def take(self) -> list[str]:
         with self._guard:
-            least, without = self._least, self._without
-            self._least, self._without = None, False
-        return [*([] if least is None else [payload_of(least)]), *([payload_of(None)] if without else [])]
+            outgoing, self._outgoing = self._outgoing, Outgoing()
+        return outgoing.payloads(self._skew.now())
 
     def put_back(self, payloads: list[str]) -> None:
         with self._guard:
             for payload in payloads:
-                self._add(least_of(payload))
+                self._outgoing.add_payload(payload)
 
     def came(self, payload: str) -> None:
-        self._tell(least_of(payload))
+        self._receive(payload, local=False)
 
     def missed(self) -> None:
-        self._tell(_EPOCH)  # anything may have become claimable, due since whenever
+        everything = self._announcement([EPOCH], for_everyone=True)
+        self._receive(encode_announcement(everything, anything=True), local=False)
 
-    def _add(self, least: datetime | None) -> None:
-        if least is None:
-            self._without = True
-        elif self._least is None or least < self._least:
-            self._least = least
+    def _announcement(
+        self, dues: Iterable[datetime], jobs: int | None = None, *, for_everyone: bool = False
+    ) -> Announcement:
+        groups = [group() for _, group in self._subscribers.values()]
+        return Announcement(
+            next(self._keys), first_dues(dues, self._skew.now()), jobs, for_everyone, groups[0] if groups else ""
+        )
 
-    def _tell(self, least: datetime | None) -> None:
-        self._on_hint(least)
+    def _send(self, change: str | None, announcement: Announcement | None) -> None:
+        """Report here at once, and have it sent."""
+        payloads = [] if change is None else [change]
+        if announcement is not None:
+            payloads = [encode_announcement(announcement, anything=change == ANYTHING)]
+        for payload in payloads:
+            self._receive(payload, local=True)
+        with self._guard:
+            is_first = not self._outgoing.is_waiting
+            for payload in payloads:
+                self._outgoing.add_payload(payload)
+        if is_first:
+            self._awake().look()
+
+    def _receive(self, payload: str, *, local: bool) -> None:
+        """Report what a payload says to everybody in this process."""
+        received = decode(payload, local=local)
+        if received.taken is not None:
+            self._notify(received.taken)
+            return
+        self._on_hint(None if received.announced is None else received.announced.due)
+        if received.announced is not None:
+            self._notify(received.announced)
+        if received.is_other_change:
+            self._notify(OtherChange())
         for ring in self._watchers.values():
             try:
                 ring()
             except Exception:  # what was committed is committed, whatever a listener makes of it
                 _logger.exception("a watcher of the PostgreSQL store raised")
+
+    def _notify(self, notice: Notice) -> None:
+        for listener, _ in self._subscribers.values():
+            try:
+                listener(notice)
+            except Exception:  # as above
+                _logger.exception("a subscriber of the PostgreSQL store raised")
 
     def _awake(self) -> Post:
         with self._guard:
@@ -190,6 +272,12 @@ class Bells:
                 self._post = Post(self._settings, self, self._skew)
                 self._post.start()
             return self._post
+
+
+def _new_keys() -> Iterator[str]:
+    """Return keys of announcements that no other process uses."""
+    process = secrets.token_hex(4)
+    return (f"{process}{number:x}" for number in itertools.count())
 
 
 _ALL: Final["weakref.WeakSet[Bells]"] = weakref.WeakSet()

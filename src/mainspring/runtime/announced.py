@@ -1,0 +1,205 @@
+"""Announced jobs for which this node has not claimed yet, each with the timer of its turn.
+
+The rule is `core.turns`. Announcements are received, and answered by a claim that began later: if it left nothing, other
+nodes need not claim for them. While the node is full, an announcement waits here until a place is free or another node
+has taken its jobs.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple, assert_never
+
+from mainspring.core.job import NodeId
+from mainspring.core.names import Name
+from mainspring.core.turns import group_of, wait_of, wave_of
+from mainspring.stores.announcements import Announcements, JobsAnnounced, JobsTaken, Notice, OtherChange
+from mainspring.stores.records import NodeRecord, NodeView
+from mainspring.supervise import Notifier
+
+HORIZON_S: Final = 2.0
+"""Seconds ahead for which due times are remembered; later ones are read again by the look once a second."""
+MAX_PENDING: Final = 1000
+"""Announcements that are remembered; beyond that the node claims as if it knew nothing."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(slots=True)
+class Pending:
+    """An announcement and its turn."""
+
+    jobs: int | None
+    timer: asyncio.TimerHandle | None
+    """None: the turn has come."""
+
+
+class Begun(NamedTuple):
+    """Announcements that a claim answers, and what was known when it began."""
+
+    keys: tuple[str, ...]
+    jobs: int | None
+    """How many jobs were announced; None: unknown."""
+    was_drained: bool
+    """The claim before left nothing."""
+
+
+class Announced:
+    """Announcements that this node knows; used on its event loop, except `receive`."""
+
+    def __init__(self, store: Announcements, *, now: Callable[[], datetime], wake: Notifier) -> None:
+        self._store = store
+        self._now = now
+        self._wake = wake
+        self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
+        self._other_change: Callable[[], None] = lambda: None
+        self._me = NodeId("")
+        self._group = ""
+        self._peers: tuple[NodeId, ...] = ()
+        self._pending: dict[str, Pending] = {}
+        self._may_be_left = True
+        """Whether the last claim may have left jobs that are due."""
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether announcements of other processes arrive."""
+        return self._store.receives_announcements
+
+    @property
+    def expects_jobs(self) -> bool:
+        """Whether a claim may find something, as far as is known here."""
+        turn_has_come = any(one.timer is None for one in self._pending.values())
+        return self._may_be_left or turn_has_come or not self.is_reliable
+
+    def subscribe(self, other_change: Callable[[], None]) -> Callable[[], None]:
+        """Receive announcements on the running loop, and call back for changes of anything else, in any thread."""
+        self._home = asyncio.get_running_loop(), threading.get_ident()
+        self._other_change = other_change
+        unsubscribe = self._store.subscribe(self.receive, lambda: self._group)
+
+        def end() -> None:
+            unsubscribe()
+            self._forget_all()
+
+        return end
+
+    def renewed(self, me: NodeId, nodes: Sequence[NodeView]) -> None:
+        """Record the live nodes that claim the same as this one, as a renewal found them."""
+        mine = next((view.node for view in nodes if view.node.id == me), None)
+        same = [view for view in nodes if view.alive and mine and _claims(view.node) == _claims(mine)]
+        self._me = me
+        self._group = group_of(*_claims(mine)) if mine else ""
+        self._peers = tuple(view.node.id for view in same)
+
+    def _wait(self, key: str, jobs: int | None = None, *, after: bool = False) -> float:
+        """Return the seconds until the turn of this node; `after` one wave more."""
+        wave = wave_of(key, self._me, self._peers, jobs=jobs or 1)
+        return wait_of(wave + after)
+
+    # Notifications.
+
+    def receive(self, notice: Notice) -> None:
+        """Take a notification; may be called from any thread."""
+        match notice:
+            case OtherChange():
+                self._other_change()
+            case JobsAnnounced() | JobsTaken():
+                if self._home is None or self._home[1] == threading.get_ident():
+                    self._handle(notice)
+                else:
+                    with suppress(RuntimeError):  # the loop has been closed
+                        self._home[0].call_soon_threadsafe(self._handle, notice)
+            case _:
+                assert_never(notice)
+
+    def _handle(self, notice: JobsAnnounced | JobsTaken) -> None:
+        if isinstance(notice, JobsAnnounced):
+            self._announce(notice)
+        elif notice.group == self._group:
+            for key in notice.keys:
+                self._forget(key)
+
+    def _announce(self, notice: JobsAnnounced) -> None:
+        for at in notice.later:
+            self.remember_due(at)
+        due_in = 0.0 if notice.due is None else (notice.due - self._now()).total_seconds()
+        if due_in > 0 and notice.due is not None:
+            self.remember_due(notice.due)
+        elif notice.local or notice.for_everyone:
+            self._add(notice.key, notice.jobs, 0.0)
+        else:
+            sender_comes_first = bool(notice.group) and notice.group == self._group
+            self._add(notice.key, notice.jobs, self._wait(notice.key, notice.jobs, after=sender_comes_first))
+
+    def remember_due(self, at: datetime) -> None:
+        """Claim when a job is due that waits; nodes that know of the same instant take turns."""
+        key = f"@{(at - _EPOCH) // _MICROSECOND}"
+        due_in = (at - self._now()).total_seconds()
+        if due_in <= HORIZON_S and key not in self._pending:
+            self._add(key, None, max(0.0, due_in) + self._wait(key))
+
+    def _add(self, key: str, jobs: int | None, wait: float) -> None:
+        self._forget(key)
+        if len(self._pending) >= MAX_PENDING:
+            self._forget_all()
+            self._may_be_left = True
+        if wait > 0:
+            timer = asyncio.get_running_loop().call_later(wait, self._come, key)
+            self._pending[key] = Pending(jobs, timer)
+        else:
+            self._pending[key] = Pending(jobs, None)
+            self._wake.notify_one()
+
+    def _come(self, key: str) -> None:
+        """Claim now: it is this node's turn."""
+        if key in self._pending:
+            self._pending[key].timer = None
+            self._wake.notify_one()
+
+    # Claims.
+
+    def begin_claim(self) -> Begun:
+        """Return what a claim that begins now answers: all announcements of jobs that are due."""
+        now = (self._now() - _EPOCH) // _MICROSECOND
+        keys = tuple(key for key in self._pending if not key.startswith("@") or int(key[1:]) <= now)
+        counts = [self._pending[key].jobs for key in keys]
+        known = [count for count in counts if count is not None]
+        jobs = sum(known) if known and len(known) == len(counts) else None
+        begun = Begun(keys=keys, jobs=jobs, was_drained=not self._may_be_left)
+        self._may_be_left = True  # also if the claim fails
+        return begun
+
+    def skip_claim(self, begun: Begun) -> None:
+        """Record that there was no room to claim: announcements wait for the next free place."""
+        self._may_be_left = not begun.was_drained
+
+    def end_claim(self, begun: Begun, *, jobs: int, is_drained: bool) -> None:
+        """Record the end of a claim that got so many jobs; with `is_drained`, the store has no more that are due.
+
+        A claim that got as many jobs as were announced left none either, if there were none before.
+        """
+        is_drained = is_drained or (begun.was_drained and begun.jobs is not None and jobs >= begun.jobs)
+        self._may_be_left = not is_drained
+        known = [key for key in begun.keys if key in self._pending]
+        for key in known:
+            if is_drained or self._pending[key].timer is None:
+                self._forget(key)
+        if is_drained and known and len(self._peers) > 1:
+            self._store.report_taken(JobsTaken(group=self._group, keys=tuple(known)))
+
+    def _forget(self, key: str) -> None:
+        pending = self._pending.pop(key, None)
+        if pending is not None and pending.timer is not None:
+            pending.timer.cancel()
+
+    def _forget_all(self) -> None:
+        for key in tuple(self._pending):
+            self._forget(key)
+
+
+def _claims(node: NodeRecord) -> tuple[frozenset[Name], tuple[str, ...] | None]:
+    return node.tasks, node.queues

@@ -1,0 +1,66 @@
+"""Notifications of a store that say what happened: jobs announced, jobs taken, anything else.
+
+An optional role of a store, for nodes. All of it is a hint: nodes look by themselves once a second, and a store that lacks
+this role has only `Wake.watch`, which tells none of these apart.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct
+
+
+class JobsAnnounced(Struct, frozen=True, kw_only=True):
+    """Jobs became claimable, or will be when they are due."""
+
+    key: str
+    """Identifies the announcement; the same in all processes that receive it."""
+    jobs: int | None = None
+    """How many, or more than that; None: unknown."""
+    for_everyone: bool = False
+    """Anything may have become claimable: nodes do not take turns."""
+    due: datetime | None = None
+    """When the first of them is due; None: some time ago."""
+    later: tuple[datetime, ...] = ()
+    """When more of them are due, if that is in the future; the first few."""
+    local: bool = False
+    """It was committed by this process."""
+    group: str = ""
+    """Group of the nodes in the process that committed it: they claim at once (`core.turns.group_of`)."""
+
+
+class JobsTaken(Struct, frozen=True, kw_only=True):
+    """After these announcements, a claim left no job for the nodes of a group."""
+
+    group: str
+    keys: tuple[str, ...]
+
+
+class OtherChange(Struct, frozen=True):
+    """A change of schedules, locks, outboxes, or anything that is not a job."""
+
+
+Notice: TypeAlias = JobsAnnounced | JobsTaken | OtherChange
+
+
+@runtime_checkable
+class Announcements(Protocol):
+    """A store whose nodes can take turns at notifications."""
+
+    def subscribe(self, listener: Callable[[Notice], None], group: Callable[[], str]) -> Callable[[], None]:
+        """Have `listener` called, in any thread, after commits by any process; returns how to end that.
+
+        `group` returns the group of the node that subscribes. As with `Wake.watch`, the last of several commits leads to
+        a call, and no call comes before its commit. Ends of jobs that free nothing and belong to no schedule lead to none.
+        """
+        ...
+
+    def report_taken(self, taken: JobsTaken) -> None:
+        """Notify other nodes that announcements were answered; several reports may become one notification."""
+        ...
+
+    @property
+    def receives_announcements(self) -> bool:
+        """Whether commits of other processes are announced here at present."""
+        ...
