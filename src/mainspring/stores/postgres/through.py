@@ -129,7 +129,7 @@ def _choose_through(
     names = {(gate.scope, gate.name) for gate in held}
     wanted = request.room + request.ahead
     began, rounds = lines.positions(), 0
-    most, entries = min(MANY, wanted + wanted // SPARE + HINDERING), ENTRIES + 4 * wanted
+    most, entries = min(MANY, wanted + wanted // SPARE + HINDERING), ENTRIES + 4 * max(1, wanted)
     behind: set[tuple[Name, str]] = set()
     while True:
         sight = yield from look(at, request, lines, began, Scan(most, entries))
