@@ -176,7 +176,8 @@ def _take(
 
     Returns also where each source begins after this.
     """
-    lines.read_others(is_empty=_others_are_empty(sight, picked))
+    others = replace(sight, reads=[read for read in sight.reads if read.source is None or not read.source.line.rest])
+    lines.read_others(is_empty=_is_empty(others, picked), due=next_due(others, Picked(), {}))
     line = _only_line(lines, request) if picked.jobs else None
     if line is None:
         return (yield from take(at, request, sight, picked)), picked.positions
@@ -189,14 +190,13 @@ def _take(
     return deliveries, picked.positions | left
 
 
-def _others_are_empty(sight: Sight, picked: Picked) -> bool:
-    """Return whether no job can be taken that is not in the line of the rest."""
-    others = [read for read in sight.reads if read.source is None or not read.source.line.rest]
-    if any(job.task in sight.trials for job in picked.jobs):
+def _is_empty(others: Sight, picked: Picked) -> bool:
+    """Return whether gates let no job pass that was read of other lines than that of the rest."""
+    if any(job.task in others.trials for job in picked.jobs):
         return False
     return not any(
-        (Scope.TASK, str(job.task)) not in sight.full and (Scope.QUEUE, job.queue) not in sight.full
-        for read in others
+        (Scope.TASK, str(job.task)) not in others.full and (Scope.QUEUE, job.queue) not in others.full
+        for read in others.reads
         for job in read.jobs
     )
 

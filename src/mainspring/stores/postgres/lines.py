@@ -159,6 +159,7 @@ class Lines:
         self._look_after: dict[Source, float] = {}
         self._whole_after = 0.0
         self._others_empty_until = 0.0
+        self._others_due: datetime | None = None
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child: another thread of the parent may have held it."""
@@ -204,10 +205,12 @@ class Lines:
     @property
     def others_are_empty(self) -> bool:
         """Whether no job of another line than that of the rest can be taken, as of a moment ago."""
-        return time.monotonic() < self._others_empty_until
+        due = self._others_due
+        return time.monotonic() < self._others_empty_until and (due is None or self.now() < due)
 
-    def read_others(self, *, is_empty: bool) -> None:
-        """Record whether there was a job to be taken in other lines than that of the rest."""
+    def read_others(self, *, is_empty: bool, due: datetime | None = None) -> None:
+        """Record whether there was a job to be taken in other lines than that of the rest, and when there will be one."""
+        self._others_due = due
         self._others_empty_until = time.monotonic() + BRIEFLY if is_empty else 0.0
 
     # Positions

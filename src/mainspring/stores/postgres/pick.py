@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import merge
+from uuid import UUID
 
 from mainspring.core.job import JobId
 from mainspring.core.names import Name
@@ -87,10 +88,13 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
         for reader in readers
         if reader.read.jobs
     ]
-    over = len(filled) == 0
+    unread = min((_end(read) for read in sight.reads if not read.jobs and read.reached is not None), default=None)
+    over = False
     ahead = iter(filled[0]) if len(filled) == 1 else merge(*filled)
-    for _, job, reader in ahead:
+    for turn, job, reader in ahead:
         over = over or room.left <= 0
+        if unread is not None and not over and unread < turn:  # a job that was not read may come first
+            picked.cut_short = over = True
         if over or reader.shut:
             reader.leave(job)
             continue
@@ -118,12 +122,19 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
         if room.left > 0 and reader.read.is_cut and not reader.shut and job is reader.read.jobs[-1]:
             # The next job of this source was not read, and may come before the next jobs of the others.
             picked.cut_short = over = True
+    if unread is not None and room.left > 0:
+        picked.cut_short = True
     for reader in readers:
         if reader.read.source is not None:
             picked.positions[reader.read.source] = _position(reader, sight)
-            if not reader.read.jobs and reader.read.reached is not None and room.left > 0:
-                picked.cut_short = True
     return picked
+
+
+def _end(read: Read) -> tuple[int, datetime, UUID]:
+    """Where a read ended, in claim order."""
+    assert read.source is not None  # noqa: S101 -- suspects are read whole
+    assert read.reached is not None  # noqa: S101 -- as is checked before
+    return -read.source.priority, *read.reached
 
 
 def _shuts(read: Read, sight: Sight, job: Seen) -> bool:
