@@ -74,5 +74,5 @@ def _free(session: Session, places: Sequence[tuple[object, ...]]) -> None:
     if not places:
         return
     session.run_many(_FREE, places)
-    gates.mark(session, {(str(name), str(key)) for scope, name, key, *_ in places if scope == Scope.KEY})
+    gates.unpark(session, {(str(name), str(key)) for scope, name, key, *_ in places if scope == Scope.KEY})
     session.woke = True

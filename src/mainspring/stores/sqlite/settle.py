@@ -13,7 +13,7 @@ from mainspring.core.machine import Event, Fit
 from mainspring.core.outcome import Deferred, Snoozed, Succeeded, error_of
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.records import Settled, Settlement, Verdict
-from mainspring.stores.sqlite import breakers, delete, nodes, places, runs, strands, unique
+from mainspring.stores.sqlite import breakers, delete, gates, nodes, places, runs, unique
 from mainspring.stores.sqlite.lanes import Care
 from mainspring.stores.sqlite.rows import clean, error_text, job, job_id, micros, optional_micros
 from mainspring.stores.sqlite.rows import unique as unique_key
@@ -39,7 +39,6 @@ class Found(NamedTuple):
 
     number: int
     job: Job
-    strand: int | None
     holder: NodeId | None
     previous_lease: int | None
     settled_by: NodeId | None
@@ -60,11 +59,10 @@ def read(session: Session, stored_id: bytes) -> Found | None:
     row = session.row(_READ, (stored_id,))
     if row is None:
         return None
-    strand, holder, previous_lease, settled_by, started_at, enqueued_at, key, unique_text, probes = row[18:]
+    holder, previous_lease, settled_by, started_at, enqueued_at, key, unique_text, probes = row[18:]
     return Found(
         number=row[0],
         job=job(row, session.lane(row[2])),
-        strand=strand,
         holder=holder,
         previous_lease=previous_lease,
         settled_by=settled_by,
@@ -224,19 +222,16 @@ def _takes_key_again(session: Session, found: Found) -> JobId | None:
 
 
 def _write(session: Session, found: Found, after: Job) -> None:
-    job = after.id.bytes
     waits = after.state in WAITING
     care = Care.of(after) if waits else Care.NONE
     lane = session.lanes.find(session, after.task, after.queue, after.priority, care)
-    run_at = micros(after.run_at)
-    strand = strands.enter(session, lane, found.key, run_at, job) if waits else None
     session.run(
         _WRITE,
         (
             after.state,
             lane.id,
-            strand,
-            run_at,
+            -lane.priority if waits else None,
+            micros(after.run_at),
             after.attempt,
             after.granted,
             after.losses,
@@ -249,8 +244,8 @@ def _write(session: Session, found: Found, after: Job) -> None:
             found.number,
         ),
     )
-    if found.strand is not None:
-        strands.leave(session, [found.strand])
+    if found.key is not None and found.job.state in WAITING:
+        gates.unpark(session, [(str(found.job.task), found.key)])  # it may have been the only claimable job of its key
 
 
 def _end_attempt(session: Session, found: Found, node: NodeId, settlement: Settlement) -> None:
