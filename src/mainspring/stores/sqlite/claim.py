@@ -3,8 +3,7 @@
 Which jobs is decided by `selection`; here they are written, with all that depends on them, and made into deliveries.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -35,7 +34,6 @@ from mainspring.stores.sqlite.statements import statement
 from mainspring.stores.unreadable import POLICY, as_int, problem, readable
 
 _TAKE: Final = statement("jobs_take")
-_TAKE_RANGE: Final = statement("jobs_take_range")
 _TRACES: Final = statement("traces_of")
 _LATER: Final = statement("claim_later")
 _HEADS: Final = statement("claim_heads")
@@ -121,19 +119,15 @@ def _give(
     rows, rooms = selection.whole_rows(), selection.rooms
     if not rows:
         return (), ()
-    numbers = [row[0] for row in rows]
-    first, last = min(numbers), max(numbers)
-    if last - first == len(numbers) - 1:
-        session.run(_TAKE_RANGE, (request.number, request.node, session.now, first, last))
-    else:
-        session.run_many(_TAKE, [(request.number, request.node, session.now, number) for number in numbers])
+    numbers = sorted(row[0] for row in rows)  # neighbours are on one page
+    session.run(_TAKE, (str(numbers), request.number, request.node, session.now))
     if rooms.touched:
         _pass_gates(session, request, rows, rooms)
-    if keys := _keys(session, selection):
-        gates.unpark(session, {(str(lane.task), key) for lane, key in keys})
+    if parking.is_used(session):
+        gates.unpark(session, {(str(lane.task), key) for lane, key in _keys(session, selection)})
     again = [row[0] for row in rows if row[_LEASE]]  # it has had a lease before
     traces = {number: kept for number, *kept in session.rows(_TRACES, (str(again),))} if again else {}
-    deliveries = (_delivery(request, session.lane(row[LANE]), row, traces.get(row[0])) for row in rows)
+    deliveries = _deliveries(session, request, rows, traces)
     if not rooms.has_trials:
         return tuple(deliveries), ()
     changes: list[PhaseChange] = []
@@ -180,27 +174,25 @@ def _next_due(session: Session, request: ClaimRequest, selection: Selection) -> 
             if any(_notes(session, selection, *one) for one in openings) or len(openings) != limit:
                 break
     if not selection.has_seen_all and not _note_later(session, selection):
-        for number, run_at, _ in session.rows(
-            _HEADS, (str([one.id for one in session.lanes.of_request(session, request)]),)
-        ):
-            _notes(session, selection, number, run_at)
+        lanes = session.lanes.of_request(session, request)
+        for number, run_at, _ in session.rows(_HEADS, (str([lane.id for lane in lanes]),)):
+            if isinstance(run_at, int):
+                _notes(session, selection, number, run_at)
+            else:
+                make_due(session, [-session.lane(number).priority], selection)
     return selection.next_due
 
 
 def _note_later(session: Session, selection: Selection) -> bool:
-    """Note the first jobs that are not due yet; returns False if none of the request's lanes is among the first ones of a rank."""
-    is_found: dict[int, bool] = {}
-    unreadable = set()
-    rows = session.rows_by_name(_LATER, {"now": selection.horizon, "few": _FEW_LATER})
-    counts = Counter(rank for rank, *_ in rows)
-    for rank, lane, run_at in rows:
-        if not isinstance(run_at, int):
-            unreadable.add(rank)
-        else:
-            is_found[rank] = _notes(session, selection, lane, run_at) or is_found.get(rank, False)
-    if unreadable:
-        make_due(session, unreadable, selection)
-    return all(found or counts[rank] < _FEW_LATER for rank, found in is_found.items())
+    """Note the first jobs that are not due yet; returns False if the first ones of a rank are all of other lanes."""
+    is_complete = True
+    for rank in selection.ranks:
+        entries = session.rows(_LATER, (rank, selection.horizon, _FEW_LATER))
+        if not all(isinstance(run_at, int) for _, run_at in entries):
+            make_due(session, [rank], selection)
+        elif not any(_notes(session, selection, *entry) for entry in entries):
+            is_complete = is_complete and len(entries) < _FEW_LATER
+    return is_complete
 
 
 def _notes(session: Session, selection: Selection, number: int, at: int) -> bool:
@@ -208,12 +200,17 @@ def _notes(session: Session, selection: Selection, number: int, at: int) -> bool
     return selection.note(session.lane(number), at) == at
 
 
-def _delivery(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
-    """Return the delivery of a row; for a row that cannot be decoded, a delivery that can only be ended."""
-    try:
-        return _decoded(request, lane, row, traces)
-    except Exception as error:  # noqa: BLE001 -- an unreadable row must not block the others
-        return _undecoded(request, lane, row, problem(error))
+def _deliveries(
+    session: Session, request: ClaimRequest, rows: Sequence[Row], traces: Mapping[int, Sequence[Any]]
+) -> Iterator[Delivery]:
+    """Make deliveries of rows; of a row that cannot be decoded, a delivery that can only be ended."""
+    lanes = {number: session.lane(number) for number in {row[LANE] for row in rows}}
+    for row in rows:
+        lane = lanes[row[LANE]]
+        try:
+            yield _decoded(request, lane, row, traces.get(row[0]) if traces else None)
+        except Exception as error:  # noqa: BLE001 -- an unreadable row must not block the others
+            yield _undecoded(request, lane, row, problem(error))
 
 
 def _undecoded(request: ClaimRequest, lane: Lane, row: Row, error: AttemptError) -> Delivery:

@@ -59,6 +59,8 @@ class Selection:
         """There is no room left, and another job is due: nothing more has to be read."""
         self.has_seen_all = False
         """The jobs that are not due yet were looked at too."""
+        self.ranks: list[int] = []
+        """Ranks that the walk came to."""
         self.horizon = horizon
         self.rooms = rooms
         self.closed: set[int] = set()
@@ -127,11 +129,10 @@ class Selection:
 
     def whole_rows(self) -> list[Row]:
         """Read the rows of jobs of which only the number is known; returns all that were chosen."""
-        numbers = [row[0] for row in self.rows if len(row) == 1]
-        if not numbers:
-            return self.rows
-        whole = {row[0]: row for row in self._session.rows(_WHOLE, (str(numbers),))}
-        return [whole[row[0]] if len(row) == 1 else row for row in self.rows]
+        if numbers := [row[0] for row in self.rows if len(row) == 1]:
+            whole = {row[0]: row for row in self._session.rows(_WHOLE, (str(numbers),))}
+            self.rows = [whole[row[0]] if len(row) == 1 else row for row in self.rows]
+        return self.rows
 
     def _is_unlimited(self, number: int) -> bool:
         known = self._unlimited.get(number)
@@ -146,6 +147,7 @@ def walk(session: Session, selection: Selection) -> bool:
     budget = 4 * selection.rooms.left + _MAX_PASSED
     rank = _BEFORE_ALL
     while (rank := session.rows(_RANK, (rank,))[0][0]) is not None:
+        selection.ranks.append(rank)
         wanted = max(0, selection.rooms.left) + 1
         rows = session.rows(_FIRST, (rank, selection.horizon, wanted))
         selection.offer_rows(rows)
@@ -239,9 +241,7 @@ def _merge(selection: Selection, heads: Iterable[tuple[int, bytes, Line]]) -> No
             heappop(turns)
             continue
         number, key, run_at, id_ = entry
-        if not isinstance(run_at, int):
-            heappop(turns)  # found as the first of its lane when the others are gone
-        elif run_at > selection.horizon:
+        if run_at > selection.horizon:
             selection.wait(line.lane, run_at)
         elif (run_at, id_) != turns[0][:2]:  # the turn was that of the one before
             heapreplace(turns, (run_at, id_, turns[0][2]))
