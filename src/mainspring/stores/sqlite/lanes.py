@@ -102,9 +102,8 @@ class Known:
                 self.of_requests.clear()
             found = self.of_requests[request.tasks, queues] = RequestLanes()
         if found.read_to < self.read_to:
-            found.lanes = [
-                lane for lane in self.by_id.values() if lane.id <= self.read_to and lane.is_named_by(request)
-            ]
+            lanes = tuple(self.by_id.values())  # readers add to it in other threads
+            found.lanes = [lane for lane in lanes if lane.id <= self.read_to and lane.is_named_by(request)]
             found.read_to = self.read_to
         return found
 
@@ -120,7 +119,8 @@ class Lanes:
         """Tell everyone what was learnt: the transaction has been committed."""
         for lane in self._learnt.by_id.values():
             self._common.add(lane)
-        self._common.read_to = max(self._common.read_to, self._learnt.read_to)
+        if self._learnt.read_to > self._common.read_to:  # which is so in the writer's thread alone
+            self._common.read_to = self._learnt.read_to
 
     def forget(self) -> None:
         """Unlearn: what was learnt may have been rolled back."""
