@@ -205,10 +205,11 @@ def _deliveries(
 ) -> Iterator[Delivery]:
     """Make deliveries of rows; of a row that cannot be decoded, a delivery that can only be ended."""
     lanes = {number: session.lane(number) for number in {row[LANE] for row in rows}}
+    first_lease = next_lease(0, request.number)
     for row in rows:
         lane = lanes[row[LANE]]
         try:
-            yield _decoded(request, lane, row, traces.get(row[0]) if traces else None)
+            yield _decoded(request, lane, row, traces.get(row[0]) if traces else None, first_lease)
         except Exception as error:  # noqa: BLE001 -- an unreadable row must not block the others
             yield _undecoded(request, lane, row, problem(error))
 
@@ -246,7 +247,7 @@ def _undecoded(request: ClaimRequest, lane: Lane, row: Row, error: AttemptError)
     )
 
 
-def _decoded(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
+def _decoded(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] | None, first_lease: int) -> Delivery:
     """Make what a node is given. With all fields named, a job alone takes 0.87 µs; with those that say something, 0.25."""
     (
         _number, stored_id, state, run_at, attempt, losses, lease, revision, max_attempts, loss_limit, stored_policy,
@@ -267,7 +268,7 @@ def _decoded(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] 
         attempt=attempt + 1,
         losses=losses,
         loss_limit=loss_limit,
-        lease=next_lease(lease, request.number),
+        lease=next_lease(lease, request.number) if lease else first_lease,
         revision=revision + 1,
         retention=retention,
     )

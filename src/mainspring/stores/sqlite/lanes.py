@@ -119,8 +119,8 @@ class Lanes:
         """Tell everyone what was learnt: the transaction has been committed."""
         for lane in self._learnt.by_id.values():
             self._common.add(lane)
-        if self._learnt.read_to > self._common.read_to:  # which is so in the writer's thread alone
-            self._common.read_to = self._learnt.read_to
+        if self._learnt.read_to:  # only in the writer's thread
+            self._common.read_to = max(self._common.read_to, self._learnt.read_to)
 
     def forget(self) -> None:
         """Unlearn: what was learnt may have been rolled back."""

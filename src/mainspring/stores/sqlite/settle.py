@@ -6,6 +6,7 @@ write them all, none of that is kept, and each is looked at like every other cha
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple, assert_never
 
 from mainspring.core.job import FINISHED, WAITING, Job, JobId, NodeId, State
@@ -28,6 +29,8 @@ _ADD_ATTEMPT: Final = statement("attempt_add")
 _TRIM_ATTEMPTS: Final = statement("attempts_trim")
 _KEEP_ERROR: Final = statement("trace_error")
 _ATTEMPTS_KEPT: Final = 100
+
+_id: Final = itemgetter(6)  # in the parameters of `settle_success`
 
 _ACCEPTED: Final = Settled(verdict=Verdict.ACCEPTED)
 _REPEATED: Final = Settled(verdict=Verdict.REPEATED)
@@ -112,14 +115,11 @@ class Living:
 
 def _plain_successes(settlements: Sequence[Settlement], living: Living) -> list[int]:
     """The places of successes that their own living nodes settle, and that are the only change of their job here."""
+    alive = {node for node in {one.by for one in settlements} if node is not None and node in living}
     plain = [
         place
         for place, one in enumerate(settlements)
-        if one.change.event is Event.SUCCEEDED
-        and one.by == one.change.node
-        and not one.keeps_place
-        and one.by is not None
-        and one.by in living
+        if one.change.event is Event.SUCCEEDED and one.by == one.change.node and not one.keeps_place and one.by in alive
     ]
     if len(plain) == len(settlements):  # two of one job would not both be written, and be found out by that
         return plain
@@ -130,7 +130,8 @@ def _plain_successes(settlements: Sequence[Settlement], living: Living) -> list[
 def _succeed(session: Session, settlements: Sequence[Settlement]) -> bool:
     """Write successes; False, and nothing is written, if one of them does not fit its job any more."""
     session.run("SAVEPOINT mainspring_successes")
-    fit = session.run_many(_SUCCEED, map(_success, settlements)) == len(settlements)
+    rows = sorted(map(_success, settlements), key=_id)  # neighbours are on one page
+    fit = session.run_many(_SUCCEED, rows) == len(settlements)
     if not fit:
         session.run("ROLLBACK TO mainspring_successes")
     session.run("RELEASE mainspring_successes")
