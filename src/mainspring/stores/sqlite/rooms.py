@@ -36,7 +36,7 @@ class Rooms:
         self._trials: dict[Name, Trial] = {}
         self._read(session)
         self._passages: dict[tuple[Scope, str, str], Passage] = {}
-        self._admitted: dict[Lane, bool] = {}
+        self._admitted: dict[int, bool] = {}
 
     def _read(self, session: Session) -> None:
         for row in session.rows(_RULES):
@@ -53,9 +53,9 @@ class Rooms:
 
     def admits(self, lane: Lane) -> bool:
         """Say whether the request asks for this lane at all, and no operator has closed its queue."""
-        admitted = self._admitted.get(lane)
+        admitted = self._admitted.get(lane.id)
         if admitted is None:
-            admitted = self._admitted[lane] = self._admits(lane)
+            admitted = self._admitted[lane.id] = self._admits(lane)
         return admitted
 
     def _admits(self, lane: Lane) -> bool:
