@@ -427,6 +427,22 @@ def test_jobs_of_a_key_whose_gate_is_taken_away_are_claimed_in_their_order(table
     assert parked(tables) == 0
 
 
+def test_jobs_that_were_blocked_only_by_jobs_which_are_not_taken_after_all_are_not_parked(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.KEY, name="a", rate=Rate(count=1, period=timedelta(seconds=10), burst=2)))
+    tables.enqueue([tables.new(TASKS[0], key="x", delay=-50) for _ in range(4)])
+    assert keys(tables.claim(room=9)) == ["x", "x"]
+    tables.now += 10_000_000
+    assert tables.claim(room=0) == ()  # unparks the third job of "x", as the only one that could start by now
+    tables.now += 10_000_000
+    tables.enqueue([tables.new(TASKS[0], key="y", delay=-9, queue=queue) for queue in ("first", "default", "other")])
+    assert keys(tables.claim(room=1, queues={"first": 1})) == ["y"]
+
+    # At first it is "x", "y", which blocks the last job; then the fourth job of "x" is unparked.
+    assert keys(tables.claim(room=2)) == ["x", "x"]
+    assert parked(tables) == 0
+    assert keys(tables.claim(room=3, queues={"other": 3})) == ["y"]
+
+
 def test_what_one_process_parks_another_one_unparks(file: tuple[Tables, Tables]) -> None:
     one, other = file
     one.declare(ONE_BY_KEY)

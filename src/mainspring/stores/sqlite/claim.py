@@ -65,6 +65,7 @@ def _select(session: Session, request: ClaimRequest) -> Selection:
     unparked: set[tuple[str, str]] = set()
     while has_parked and _unpark_more(session, selection, request.room + request.ahead, unparked):
         selection = _look(session, request, Rooms(session, request))
+    _park(session, selection)  # only now: in a choice that is given up, jobs may be blocked by others that are not taken
     return selection
 
 
@@ -72,15 +73,12 @@ def _look(session: Session, request: ClaimRequest, rooms: Rooms) -> Selection:
     horizon = session.now if request.due_by is None else min(session.now, micros(request.due_by))
     if not session.lanes.goes_by_lane(request):
         selection = Selection(session, rooms, horizon)
-        is_complete = walk(session, selection)
-        _park(session, selection)
-        if is_complete:
+        if walk(session, selection):
             return selection
         session.lanes.go_by_lane(request, _CLAIMS_BY_LANE)
         rooms = Rooms(session, request)
     selection = Selection(session, rooms, horizon)
     look_by_lane(session, selection, session.lanes.of_request(session, request))
-    _park(session, selection)
     return selection
 
 
