@@ -41,13 +41,14 @@ from mainspring.stores.sqlite import (
     settle,
 )
 from mainspring.stores.sqlite.lanes import Known, Lanes
-from mainspring.stores.sqlite.rows import instant, micros
+from mainspring.stores.sqlite.rows import instant, micros, span_micros
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 
 TASKS = [Name("", "a"), Name("", "b")]
 KEYS = [None, "x", "y"]
 START = datetime.fromisoformat("2030-01-01T00:00:00.000001+00:00")
+LONGEST_WAIT = timedelta(seconds=65)  # of `RATE`, and of no other
 RATE = Rate(count=2, period=timedelta(seconds=10), burst=2)
 ERROR = AttemptError(type="E", message="m")
 
@@ -140,7 +141,8 @@ class Tables:
         passage = None if row is None else gates.approach_with_key(session, gates.with_account(row)[0], key)
         waiting = session.rows(WAITING_WITH_KEY, (lane, key))
         if passage is None or passage.room > 0:
-            assert not waiting or waiting[0][0] is None or (opens_at is not None and opens_at <= self.now), (task, key)
+            will_open = opens_at is not None and not self.now < opens_at <= self.now + span_micros(LONGEST_WAIT)
+            assert not waiting or waiting[0][0] is None or will_open, (task, key)
         elif not passage.is_full:
             assert opens_at is not None or not any(parked for (parked,) in waiting), (task, key)
 
@@ -210,6 +212,13 @@ UNIQUE = [
     UniqueKey(key="u", on_conflict=OnConflict.REPLACE),
     UniqueKey(key="u", period=timedelta(seconds=20)),
 ]
+REQUESTS: list[dict[str, object]] = [
+    {"ahead": 3},
+    {"suspects": 0},
+    {"tasks": frozenset({TASKS[0]})},
+    {"queues": {"default": 2}, "others": True},
+    {"queues": {"other": 3}},
+]
 STEPS = st.one_of(
     st.tuples(
         st.just("enqueue"),
@@ -225,13 +234,14 @@ STEPS = st.one_of(
             max_size=6,
         ),
     ),
-    st.tuples(st.just("claim"), st.integers(1, 6)),
-    st.tuples(st.just("claim"), st.integers(1, 6)),
+    st.tuples(st.just("claim"), st.integers(0, 6), st.sampled_from(REQUESTS)),
+    st.tuples(st.just("claim"), st.integers(1, 6), st.just({})),
     st.tuples(st.just("settle"), st.integers(0, 9), st.sampled_from(OUTCOMES), st.booleans()),
     st.tuples(st.just("settle"), st.integers(0, 9), st.sampled_from(OUTCOMES), st.booleans()),
     st.tuples(st.just("command"), st.integers(0, 9), st.sampled_from(COMMANDS)),
     st.tuples(st.just("declare"), st.sampled_from(GATES)),
-    st.tuples(st.just("pass"), st.integers(1, 12)),
+    st.tuples(st.just("pass"), st.one_of(st.integers(1, 12), st.sampled_from([-5, -7200, 7200]))),
+    st.tuples(st.just("pause"), st.sampled_from(["default", "other"])),
     st.tuples(
         st.just("tidy"),
     ),
@@ -280,8 +290,8 @@ class Story:
                         for task, key, delay, priority, unique in jobs
                     ]
                 )
-            case "claim", int(room):
-                claimed = tables.ask(room=room)
+            case "claim", int(room), dict(fields):
+                claimed = tables.ask(room=room, **fields)
                 self.running += [one.claim for one in claimed.deliveries]
                 due = claimed.next_due
                 return [one.claim.job.id for one in claimed.deliveries], due and max(due, instant(tables.now))
@@ -296,6 +306,10 @@ class Story:
                 tables.declare(gate)
             case "pass", int(seconds):
                 tables.now += seconds * 1_000_000
+            case "pause", str(queue):
+                with tables as session:
+                    if not operate.resume(session, queue):
+                        operate.pause(session, queue, "", "")
             case ("tidy",):
                 with tables as session:
                     places.release(session, tables.node, self.kept)

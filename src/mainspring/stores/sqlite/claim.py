@@ -65,7 +65,9 @@ def _select(session: Session, request: ClaimRequest) -> Selection:
     unparked: set[tuple[str, str]] = set()
     while has_parked and _unpark_more(session, selection, request.room + request.ahead, unparked):
         selection = _look(session, request, Rooms(session, request))
-    _park(session, selection)  # only now: in a choice that is given up, jobs may be blocked by others that are not taken
+    _park(
+        session, selection
+    )  # only now: in a choice that is given up, jobs may be blocked by others that are not taken
     return selection
 
 
@@ -165,8 +167,8 @@ def _next_due(session: Session, request: ClaimRequest, selection: Selection) -> 
     """When the same request could be given more, as far as time alone decides."""
     if selection.is_done:
         return selection.next_due
-    rooms = selection.rooms
-    for gate in rooms.rated_keys:
+    selection.note_left()
+    for gate in selection.rooms.rated_keys:
         for limit in (_FEW_OPENINGS, -1):
             openings = parking.openings(session, gate.name, limit)
             if any(_notes(session, selection, *one) for one in openings) or len(openings) != limit:

@@ -66,6 +66,7 @@ class Selection:
         self.closed: set[int] = set()
         """Lanes of which nothing more can be taken."""
         self._session = session
+        self._left: list[tuple[Lane, int]] = []
         self._unlimited: dict[int, bool] = {}
 
     def offer_rows(self, rows: Sequence[Row]) -> None:
@@ -115,8 +116,15 @@ class Selection:
     def wait(self, lane: Lane, run_at: int) -> None:
         """Leave the first job of a lane that is not taken, and with it all others of the lane."""
         self.closed.add(lane.id)
-        at = self.note(lane, run_at)
-        self.is_done = self.is_done or (at is not None and self.rooms.left <= 0 and at <= self.horizon)
+        self._left.append((lane, run_at))
+        if self.rooms.left <= 0:
+            at = self.note(lane, run_at)
+            self.is_done = self.is_done or (at is not None and at <= self.horizon)
+
+    def note_left(self) -> None:
+        """Take note of all jobs that were left; only when the choice is made, for it may fill the gates that they wait for."""
+        for lane, run_at in self._left:
+            self.note(lane, run_at)
 
     def note(self, lane: Lane, at: int) -> int | None:
         """Take note of a job that is left; returns when it could be taken, as far as time alone decides."""
