@@ -139,7 +139,6 @@ async def test_a_run_at_that_cannot_be_decoded_stops_neither_enqueues_nor_claims
         await work.enqueue()
         with closing(sqlite3.connect(file)) as connection, connection:
             connection.execute("UPDATE mainspring_jobs SET run_at = ?", (run_at,))
-            connection.execute("UPDATE mainspring_strands SET head_at = ?", (run_at,))
         good = await work.enqueue()
         ghost = await Ghost.join(app)
         assert await ghost.claim(0) == ()

@@ -160,7 +160,7 @@ async def test_an_idle_node_claims_without_the_write_lock(
     claims: list[str] = []
 
     def note(executed: str) -> None:
-        if executed == statement("lanes_open"):
+        if executed == statement("paused_queues"):
             claims.append(executed)
 
     def connect_traced(path: Path, *, durable: bool) -> sqlite3.Connection:

@@ -19,21 +19,22 @@ FOLDER = Path(str(files("mainspring.stores.sqlite").joinpath("sql")))
 NAMES = sorted(path.stem for path in FOLDER.glob("*.sql"))
 # What grows with history or with what waits. Walking over these is for the inspector alone.
 LARGE = (
-    r"(mainspring_)?(jobs|payloads|traces|attempts|log_lines|strands|unique_keys|schedules|runs"
+    r"(mainspring_)?(jobs|payloads|traces|attempts|log_lines|parked_keys|unique_keys|schedules|runs"
     r"|messages|unique_texts|texts|asides|earlier|dead_letters|letters|audit|tallies)"
 )
 SCAN = re.compile(rf"SCAN {LARGE}\b(?! USING (COVERING )?INDEX mainspring_(jobs_running|dead_letters_pending)\b)")
-MAY_SCAN = {"view_waiting"}
+MAY_SCAN = {"view_waiting", "parked_keys_any"}  # the second stops at the first row
 
 
 A_LITTLE_OF_EVERYTHING = """
 INSERT INTO mainspring_lanes VALUES
     (1, 'mail.send', 'default', 0, 0), (2, 'mail.send', 'default', 1, 0), (3, 'resize', 'photos', 0, 1);
-INSERT INTO mainspring_strands VALUES (1, 1, NULL, 1, x'01', 0, NULL), (2, 1, 'a', 1, x'02', 0, 5);
-INSERT INTO mainspring_jobs (number, id, state, lane, strand, run_at, node, keep_until) VALUES
-    (1, x'01', 'ready', 1, 1, 1, NULL, NULL),
-    (2, x'02', 'running', 1, NULL, 1, 'a', NULL),
-    (3, x'03', 'failed', 1, NULL, 1, 'a', 9);
+INSERT INTO mainspring_parked_keys VALUES ('mail.send', 'a', 1, 5), ('mail.send', 'b', 1, NULL);
+INSERT INTO mainspring_jobs (number, id, state, lane, rank, parked, run_at, node, keep_until) VALUES
+    (1, x'01', 'ready', 1, 0, NULL, 1, NULL, NULL),
+    (2, x'02', 'running', 1, NULL, NULL, 1, 'a', NULL),
+    (3, x'03', 'failed', 1, NULL, NULL, 1, 'a', 9),
+    (4, x'04', 'ready', 1, NULL, 'a', 1, NULL, NULL);
 INSERT INTO mainspring_payloads (number, max_attempts, loss_limit, policy, enqueued_at, parent, payload) VALUES
     (1, 1, 1, '[]', 1, NULL, x''), (2, 1, 1, '[]', 1, x'01', x''), (3, 1, 1, '[]', 1, x'01', x'');
 UPDATE mainspring_payloads SET key = 'a', job = x'03' WHERE number = 3;
@@ -74,9 +75,8 @@ ANALYZE;
 # An index that is empty has no statistics, and SQLite then takes the table for a large one: other plans, other mistakes.
 THREE_THAT_WAIT = """
 INSERT INTO mainspring_lanes VALUES (1, 'mail.send', 'default', 0, 0);
-INSERT INTO mainspring_strands VALUES (1, 1, NULL, 1, x'01', 0, NULL);
-INSERT INTO mainspring_jobs (number, id, state, lane, strand, run_at) VALUES
-    (1, x'01', 'ready', 1, 1, 1), (2, x'02', 'ready', 1, 1, 1), (3, x'03', 'ready', 1, 1, 1);
+INSERT INTO mainspring_jobs (number, id, state, lane, rank, run_at) VALUES
+    (1, x'01', 'ready', 1, 0, 1), (2, x'02', 'ready', 1, 0, 1), (3, x'03', 'ready', 1, 0, 1);
 INSERT INTO mainspring_payloads (number, max_attempts, loss_limit, policy, enqueued_at, parent, payload) VALUES
     (1, 1, 1, '[]', 1, NULL, x''), (2, 1, 1, '[]', 1, x'01', x''), (3, 1, 1, '[]', 1, x'01', x'');
 INSERT INTO mainspring_schedules VALUES ('a', 'shop', 1, 5, 0, 0, NULL, '{}'), ('b', 'shop', 1, 6, 0, 0, NULL, '{}');
@@ -200,7 +200,9 @@ def test_a_walk_over_all_jobs_would_be_found(connection: sqlite3.Connection) -> 
 
 def test_the_statements_of_the_hot_paths_are_there() -> None:
     """So that one that is renamed does not leave this file without being noticed."""
-    hot = {"lanes_open", "strands_due", "jobs_due", "jobs_claimed", "jobs_take", "settle_success", "job_settled"}
+    hot = {"claim_rank", "claim_first", "claim_next", "claim_heads", "claim_first_of_lane", "claim_next_of_lane"}
+    hot |= {"claim_later", "jobs_claimed", "jobs_take", "settle_success", "job_settled"}
+    hot |= {"jobs_park", "jobs_parked", "jobs_unpark", "parked_key_lanes", "parked_keys_open", "parked_keys_next"}
 
     assert {"schedules_due", "schedules_next", "runs_open", "run_end", "schedule_wake", "prune_runs"} <= set(NAMES)
     assert {

@@ -150,7 +150,7 @@ def test_what_was_committed_survives_a_kill_and_nothing_is_half_there(
             connection.execute("SELECT count(*) FROM mainspring_jobs").fetchone()
             == connection.execute(
                 "SELECT count(*) FROM mainspring_jobs JOIN mainspring_payloads USING (number) "
-                "JOIN mainspring_strands AS strands ON strands.id = strand"
+                "JOIN mainspring_lanes AS lanes ON lanes.id = lane WHERE rank = -priority"
             ).fetchone()
         )
 

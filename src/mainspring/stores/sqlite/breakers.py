@@ -100,6 +100,8 @@ def record(
     """
     known: dict[Name, Kept | None] = {}
     for place, one in enumerate(settlements):
+        if one.term is None and not probes:
+            continue
         counts = one.change.node is not None and (one.term is not None or one.change.before.id in probes)
         if not counts or answers[place].verdict is not Verdict.ACCEPTED:
             continue

@@ -1,22 +1,19 @@
 """Claiming: giving jobs to a node, each under a new lease.
 
-A claim asks the lanes in which something may be had, the highest priority first, takes what is due of their strands,
-and reads no job that it does not give out.
+Which jobs is decided by `selection`; here they are written, with all that depends on them, and made into deliveries.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from mainspring.core.breaker import PhaseChange
-from mainspring.core.job import WAITING, Claim, Job, NodeId, State, next_lease
+from mainspring.core.job import WAITING, Claim, Job, State, next_lease
 from mainspring.core.outcome import AttemptError
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
-from mainspring.stores.sqlite import breakers, gates, nodes, places, strands
+from mainspring.stores.sqlite import breakers, gates, nodes, parking, places
 from mainspring.stores.sqlite.lanes import Lane
-from mainspring.stores.sqlite.pick import Pick, pick
 from mainspring.stores.sqlite.rooms import Rooms
 from mainspring.stores.sqlite.rows import (
     EPOCH,
@@ -27,89 +24,114 @@ from mainspring.stores.sqlite.rows import (
     job_id,
     micros,
     optional_instant,
+    optional_micros,
     optional_span,
     policy,
-    span_micros,
 )
+from mainspring.stores.sqlite.selection import KEY, LANE, Selection, look_by_lane, make_due, walk
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 from mainspring.stores.unreadable import POLICY, as_int, problem, readable
 
-_OPEN_LANES: Final = statement("lanes_open")
-_OPEN_STRANDS: Final = statement("strands_open_by_time")
-_OPEN_STRANDS_AHEAD: Final = statement("strands_open_ahead")
-_NEXT_OPENINGS: Final = statement("strands_next_opening")
-_READ: Final = statement("jobs_claimed")
 _TAKE: Final = statement("jobs_take")
 _TRACES: Final = statement("traces_of")
-_LEASE: Final = 6  # its place in these rows
+_LATER: Final = statement("claim_later")
+_HEADS: Final = statement("claim_heads")
+_LEASE: Final = 6  # its position in whole rows
 _WAITING: Final = {str(state): state for state in WAITING}
+_CLAIMS_BY_LANE: Final = 32
+"""Claims that go by lane after a walk that was in vain, before the next one is tried."""
+_FEW_LATER: Final = 8
+"""Jobs of a rank that are not due yet, of which one is expected to be in a lane of the request."""
+_FEW_OPENINGS: Final = 16
 
 
 def claim(session: Session, request: ClaimRequest) -> Claimed:
     """Give out as much as there is room for, and say when there will be more."""
     nodes.must_live(session, request.node, request.term)
+    selection = _select(session, request)
+    deliveries, changes = _give(session, request, selection)
+    due = readable(optional_instant, _next_due(session, request, selection), None)
+    return Claimed(deliveries=deliveries, next_due=due, changes=changes)
+
+
+def _select(session: Session, request: ClaimRequest) -> Selection:
+    """Choose jobs, and park those that are in the way."""
     rooms = Rooms(session, request)
-    for gate in rooms.rated_keys:
-        session.run(_OPEN_STRANDS, (gate.name, session.now))
-        session.run(_OPEN_STRANDS_AHEAD, (gate.name, session.now + span_micros(gate.longest_wait)))
+    has_parked = parking.is_used(session)
+    if has_parked:
+        gates.unpark(session, parking.opened(session, rooms.rated_keys))
+    selection = _look(session, request, rooms)
+    unparked: set[tuple[str, str]] = set()
+    while has_parked and _unpark_more(session, selection, request.room + request.ahead, unparked):
+        selection = _look(session, request, Rooms(session, request))
+    _park(
+        session, selection
+    )  # only now: in a choice that is given up, jobs may be blocked by others that are not taken
+    return selection
+
+
+def _look(session: Session, request: ClaimRequest, rooms: Rooms) -> Selection:
     horizon = session.now if request.due_by is None else min(session.now, micros(request.due_by))
-    heads = _heads(session, rooms)
-    deliveries: list[Delivery] = []
-    changes: list[PhaseChange] = []
-    changed = False
-    for lanes in _by_priority(lane for lane, head_at in heads.items() if head_at <= horizon):
-        look_again = True
-        while look_again and rooms.left > 0:
-            jobs, look_again = pick(session, lanes, rooms, horizon)
-            deliveries += _give(session, request, jobs, rooms, changes)
-            # A clock that was set back shuts keys whose strands stand open: they have to be marked, or they hide others.
-            shut = rooms.found_shut()
-            gates.mark(session, shut)
-            look_again = look_again and bool(jobs or shut)
-            changed = changed or bool(jobs or shut)
-    if changed:
-        heads = _heads(session, rooms)
-    due = readable(optional_instant, _next_due(session, heads, rooms), None)
-    return Claimed(deliveries=tuple(deliveries), next_due=due, changes=tuple(changes))
+    if not session.lanes.goes_by_lane(request):
+        selection = Selection(session, rooms, horizon)
+        if walk(session, selection):
+            return selection
+        session.lanes.go_by_lane(request, _CLAIMS_BY_LANE)
+        rooms = Rooms(session, request)
+    selection = Selection(session, rooms, horizon)
+    look_by_lane(session, selection, session.lanes.of_request(session, request))
+    return selection
 
 
-def _heads(session: Session, rooms: Rooms) -> dict[Lane, int]:
-    """When the first open strand is due, of each lane that the request asks for."""
-    rows = session.rows(_OPEN_LANES)
-    if unreadable := [number for number, head_at in rows if not isinstance(head_at, int)]:
-        strands.make_unreadable_due(session, unreadable)
-        rows = session.rows(_OPEN_LANES)
-    lanes = ((session.lane(number), head_at) for number, head_at in rows)
-    return {lane: head_at for lane, head_at in lanes if rooms.admits(lane)}
+def _park(session: Session, selection: Selection) -> None:
+    if not selection.blocked:
+        return
+    parking.park(session, selection.blocked)
+    for lane, key in {(lane, key) for _, lane, key in selection.blocked}:
+        passage = selection.rooms.key_passage(lane, key)
+        assert passage is not None  # noqa: S101 -- it has blocked a job
+        opens_at = None if passage.is_full else optional_micros(passage.opens_at)
+        parking.set_opening(session, str(lane.task), key, [lane.id], opens_at)
 
 
-def _by_priority(lanes: Iterator[Lane]) -> Iterator[list[Lane]]:
-    groups: defaultdict[int, list[Lane]] = defaultdict(list)
-    for lane in lanes:
-        groups[lane.priority].append(lane)
-    for priority in sorted(groups, reverse=True):
-        yield groups[priority]
+def _unpark_more(session: Session, selection: Selection, wanted: int, done: set[tuple[str, str]]) -> int:
+    """Unpark jobs of chosen keys that have places left; returns how many. Then the choice has to be made again."""
+    moved = 0
+    for lane, key in _keys(session, selection):
+        subject = str(lane.task), key
+        room = selection.rooms.of_key(lane, key)
+        if room > 0 and subject not in done:
+            done.add(subject)
+            moved += parking.unpark(session, *subject, min(room, wanted))
+    return moved
+
+
+def _keys(session: Session, selection: Selection) -> set[tuple[Lane, str]]:
+    """Return the lanes and keys of chosen jobs."""
+    return {(session.lane(row[LANE]), row[KEY]) for row in selection.whole_rows() if row[KEY] is not None}
 
 
 def _give(
-    session: Session, request: ClaimRequest, picks: Sequence[Pick], rooms: Rooms, changes: list[PhaseChange]
-) -> Iterator[Delivery]:
-    """Write the claim, and leave everything as true as it was before: heads, places, rates, marks, probes."""
-    if not picks:
-        return iter(())
-    rows = {one.number: one.row for one in picks if one.row is not None}
+    session: Session, request: ClaimRequest, selection: Selection
+) -> tuple[tuple[Delivery, ...], tuple[PhaseChange, ...]]:
+    """Write the claim, and leave everything as true as it was before: places, rates, parked jobs, probes."""
+    rows, rooms = selection.whole_rows(), selection.rooms
     if not rows:
-        rows = {row[0]: row for row in session.rows(_READ, (str([one.number for one in picks]),))}
-    leases = {number: next_lease(as_int(row[_LEASE]), request.number) for number, row in rows.items()}
-    session.run_many(_TAKE, [(leases[one.number], request.node, session.now, one.number) for one in picks])
-    strands.leave(session, {one.strand for one in picks})
+        return (), ()
+    numbers = sorted(row[0] for row in rows)  # neighbours are on one page
+    session.run(_TAKE, (str(numbers), request.number, request.node, session.now))
     if rooms.touched:
-        _pass_gates(session, request.node, picks, leases, rooms)
-    again = [number for number, row in rows.items() if row[_LEASE]]  # it has had a lease before
+        _pass_gates(session, request, rows, rooms)
+    if parking.is_used(session):
+        gates.unpark(session, {(str(lane.task), key) for lane, key in _keys(session, selection)})
+    again = [row[0] for row in rows if row[_LEASE]]  # it has had a lease before
     traces = {number: kept for number, *kept in session.rows(_TRACES, (str(again),))} if again else {}
-    deliveries = (_delivery(request, one.lane, rows[one.number], traces.get(one.number)) for one in picks)
-    return (_through(session, one, rooms, changes) for one in deliveries) if rooms.has_trials else deliveries
+    deliveries = _deliveries(session, request, rows, traces)
+    if not rooms.has_trials:
+        return tuple(deliveries), ()
+    changes: list[PhaseChange] = []
+    return tuple(_through(session, one, rooms, changes) for one in deliveries), tuple(changes)
 
 
 def _through(session: Session, delivery: Delivery, rooms: Rooms, changes: list[PhaseChange]) -> Delivery:
@@ -123,37 +145,73 @@ def _through(session: Session, delivery: Delivery, rooms: Rooms, changes: list[P
     return replace(delivery, term=trial.kept.circuit.term)
 
 
-def _pass_gates(session: Session, node: NodeId, picks: Sequence[Pick], leases: dict[int, int], rooms: Rooms) -> None:
+def _pass_gates(session: Session, request: ClaimRequest, rows: Sequence[Row], rooms: Rooms) -> None:
     taken = []
-    for one in picks:
-        passages = [*rooms.passages(one.lane), rooms.key_passage(one.lane, one.key)]
+    for row in rows:
+        lane, key = session.lane(row[LANE]), row[KEY]
+        lease = next_lease(as_int(row[_LEASE]), request.number)
+        passages = [*rooms.passages(lane), rooms.key_passage(lane, key)]
         taken += [
-            (passage.gate.scope, passage.gate.name, passage.key, one.job, leases[one.number], node)
+            (passage.gate.scope, passage.gate.name, passage.key, row[1], lease, request.node)
             for passage in passages
             if passage and passage.gate.concurrency is not None
         ]
     places.occupy(session, taken)
     gates.spend(session, rooms.touched)
-    gates.mark(session, {(passage.gate.name, passage.key) for passage in rooms.touched if passage.is_keyed})
 
 
-def _next_due(session: Session, heads: dict[Lane, int], rooms: Rooms) -> int | None:
+# When there will be more.
+
+
+def _next_due(session: Session, request: ClaimRequest, selection: Selection) -> int | None:
     """When the same request could be given more, as far as time alone decides."""
-    opening = dict(heads)
-    for gate in rooms.rated_keys:
-        for number, opens_at in session.rows(_NEXT_OPENINGS, (gate.name,)):
-            lane = session.lane(number)
-            if opens_at is not None and rooms.admits(lane):
-                opening[lane] = min(opens_at, opening.get(lane, opens_at))
-    return min((due for lane, at in opening.items() if (due := rooms.passes_at(lane, at)) is not None), default=None)
+    if selection.is_done:
+        return selection.next_due
+    selection.note_left()
+    for gate in selection.rooms.rated_keys:
+        for limit in (_FEW_OPENINGS, -1):
+            openings = parking.openings(session, gate.name, limit)
+            if any(_notes(session, selection, *one) for one in openings) or len(openings) != limit:
+                break
+    if not selection.has_seen_all and not _note_later(session, selection):
+        lanes = session.lanes.of_request(session, request)
+        for number, run_at, _ in session.rows(_HEADS, (str([lane.id for lane in lanes]),)):
+            if isinstance(run_at, int):
+                _notes(session, selection, number, run_at)
+            else:
+                make_due(session, [-session.lane(number).priority], selection)
+    return selection.next_due
 
 
-def _delivery(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
-    """Return the delivery of a row; for a row that cannot be decoded, a delivery that can only be ended."""
-    try:
-        return _decoded(request, lane, row, traces)
-    except Exception as error:  # noqa: BLE001 -- an unreadable row must not block the others
-        return _undecoded(request, lane, row, problem(error))
+def _note_later(session: Session, selection: Selection) -> bool:
+    """Note the first jobs that are not due yet; returns False if the first ones of a rank are all of other lanes."""
+    is_complete = True
+    for rank in selection.ranks:
+        entries = session.rows(_LATER, (rank, selection.horizon, _FEW_LATER))
+        if not all(isinstance(run_at, int) for _, run_at in entries):
+            make_due(session, [rank], selection)
+        elif not any(_notes(session, selection, *entry) for entry in entries):
+            is_complete = is_complete and len(entries) < _FEW_LATER
+    return is_complete
+
+
+def _notes(session: Session, selection: Selection, number: int, at: int) -> bool:
+    """Note when a job of a lane could be taken; returns whether no later one could be taken before."""
+    return selection.note(session.lane(number), at) == at
+
+
+def _deliveries(
+    session: Session, request: ClaimRequest, rows: Sequence[Row], traces: Mapping[int, Sequence[Any]]
+) -> Iterator[Delivery]:
+    """Make deliveries of rows; of a row that cannot be decoded, a delivery that can only be ended."""
+    lanes = {number: session.lane(number) for number in {row[LANE] for row in rows}}
+    first_lease = next_lease(0, request.number)
+    for row in rows:
+        lane = lanes[row[LANE]]
+        try:
+            yield _decoded(request, lane, row, traces.get(row[0]) if traces else None, first_lease)
+        except Exception as error:  # noqa: BLE001 -- an unreadable row must not block the others
+            yield _undecoded(request, lane, row, problem(error))
 
 
 def _undecoded(request: ClaimRequest, lane: Lane, row: Row, error: AttemptError) -> Delivery:
@@ -189,11 +247,11 @@ def _undecoded(request: ClaimRequest, lane: Lane, row: Row, error: AttemptError)
     )
 
 
-def _decoded(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] | None) -> Delivery:
+def _decoded(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] | None, first_lease: int) -> Delivery:
     """Make what a node is given. With all fields named, a job alone takes 0.87 µs; with those that say something, 0.25."""
     (
         _number, stored_id, state, run_at, attempt, losses, lease, revision, max_attempts, loss_limit, stored_policy,
-        payload, enqueued_at, granted, expires_at, timeout, key, parent, stored_facts,
+        payload, enqueued_at, granted, expires_at, timeout, key, parent, stored_facts, _lane,
     ) = row  # fmt: skip
     if not type(losses) is type(max_attempts) is type(loss_limit) is type(granted) is int:
         raise TypeError("a count is not an integer")
@@ -210,7 +268,7 @@ def _decoded(request: ClaimRequest, lane: Lane, row: Row, traces: Sequence[Any] 
         attempt=attempt + 1,
         losses=losses,
         loss_limit=loss_limit,
-        lease=next_lease(lease, request.number),
+        lease=next_lease(lease, request.number) if lease else first_lease,
         revision=revision + 1,
         retention=retention,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from mainspring.stores.sqlite import places, strands, unique
+from mainspring.stores.sqlite import gates, places, unique
 from mainspring.stores.sqlite.rows import unique as unique_key
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
@@ -18,14 +18,15 @@ def delete(session: Session, numbers: Sequence[int], *, pruned: bool = False) ->
     """Take jobs away. The unique key of one that is pruned stays taken until its period has passed."""
     any_places = places.any_taken(session)
     free = unique.outlive if pruned else unique.drop
-    left: set[int] = set()
-    for id_, lane, strand, key in session.rows(_READ, (str(list(numbers)),)):
+    keys: set[tuple[str, str]] = set()
+    for id_, lane, key, stored_unique in session.rows(_READ, (str(list(numbers)),)):
         if any_places:
             places.vacate_job(session, id_)
-        if strand is not None:
-            left.add(strand)
-        if (held := unique_key(key)) is not None:
+        if key is not None:
+            keys.add((str(session.lane(lane).task), key))
+        if (held := unique_key(stored_unique)) is not None:
             free(session, session.lane(lane).task, held, id_)
     for table in _TABLES:
         session.run_many(table, [(number,) for number in numbers])
-    strands.leave(session, left)
+    if keys:
+        gates.unpark(session, keys)

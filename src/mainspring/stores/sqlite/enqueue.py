@@ -11,8 +11,8 @@ from mainspring.core.names import Name
 from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import Conflict
 from mainspring.stores.records import AT_ONCE, Enqueued, NewJob, Settlement
-from mainspring.stores.sqlite import settle, strands, unique
-from mainspring.stores.sqlite.lanes import Care
+from mainspring.stores.sqlite import settle, unique
+from mainspring.stores.sqlite.lanes import Care, Lane
 from mainspring.stores.sqlite.rows import (
     NO_FACTS,
     facts_text,
@@ -105,18 +105,16 @@ class Batch:
     def write(self) -> None:
         if not self._pending:
             return
-        lines = Lines(self._session)
-        jobs, payloads = self._rows(lines)
+        jobs, payloads = self._rows()
         if self._session.run_many(_ADD, jobs) != len(jobs):
             payloads = self._only_fresh(jobs, payloads)
-            strands.leave(self._session, lines.strands)  # one that was there already does not lead
         self._session.run_many(_ADD_PAYLOAD, payloads)
         self._session.woke = True
         self._pending.clear()
         self._keys.clear()
         self._ids.clear()
 
-    def _rows(self, lines: "Lines") -> tuple[list[JobRow], list[PayloadRow]]:
+    def _rows(self) -> tuple[list[JobRow], list[PayloadRow]]:
         now = self._session.now
         number = self._session.rows(_LAST_NUMBER)[0][0]
         jobs: list[JobRow] = []
@@ -125,10 +123,10 @@ class Batch:
             number += 1
             id_ = job.id.bytes
             run_at = now if job.run_at is AT_ONCE else when_micros(job.run_at, now)
-            lane, strand = lines.enter(job, run_at, id_)
+            lane = self._lane(job)
             state = _first_state(run_at, now)
             expires_at = None if job.expires is None else when_micros(job.expires, now)
-            jobs.append((number, id_, state, lane, strand, run_at, expires_at))
+            jobs.append((number, id_, state, lane.id, -lane.priority, run_at, expires_at))
             known = job.facts
             payloads.append(
                 (
@@ -150,6 +148,10 @@ class Batch:
             )
         return jobs, payloads
 
+    def _lane(self, job: NewJob) -> Lane:
+        session = self._session
+        return session.lanes.find(session, job.task, job.queue, job.priority, Care.of_new(job))
+
     def _only_fresh(self, jobs: list[JobRow], payloads: list[PayloadRow]) -> list[PayloadRow]:
         """Find those whose id was there already: they are kept under another number."""
         fresh = []
@@ -159,30 +161,3 @@ class Batch:
             else:
                 self.answers[place] = Enqueued(id=job.id, fresh=False)
         return fresh
-
-
-class Lines:
-    """The strands that the jobs of a batch enter: each is looked up once, however many come."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._known: dict[tuple[Name, str, int, Care, str | None], tuple[int, int]] = {}
-        self._leads: dict[int, tuple[int, bytes]] = {}
-
-    def enter(self, job: NewJob, run_at: int, id_: bytes) -> tuple[int, int]:
-        """Return the lane and the strand of a job."""
-        care = Care.of_new(job)
-        place = (job.task, job.queue, job.priority, care, job.key)
-        known = self._known.get(place)
-        if known is not None and self._leads[known[1]] <= (run_at, id_):
-            return known
-        session = self._session
-        lane = session.lanes.find(session, job.task, job.queue, job.priority, care)
-        strand = strands.enter(session, lane, job.key, run_at, id_)
-        self._leads[strand] = (run_at, id_)
-        self._known[place] = found = (lane.id, strand)
-        return found
-
-    @property
-    def strands(self) -> tuple[int, ...]:
-        return tuple(self._leads)

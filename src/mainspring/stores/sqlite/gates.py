@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Final
 
 from mainspring.core.limits import Gate, Rate, Scope
-from mainspring.stores.passage import Passage
+from mainspring.stores.passage import ENDLESS, Passage
+from mainspring.stores.sqlite import parking
 from mainspring.stores.sqlite.rows import Row, instant, optional_instant, optional_micros, span_micros, to_span
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
@@ -18,13 +19,13 @@ _TAKEN: Final = statement("places_count")
 _SPENT: Final = statement("spent_find")
 _SPEND_KEY: Final = statement("spent_set")
 _FORGET_KEYS: Final = statement("spent_drop")
-_MARK: Final = statement("strands_mark")
-_KEYS: Final = statement("strand_keys")
 _OCCUPY_RUNNING: Final = {
     Scope.TASK: statement("places_of_running_task"),
     Scope.QUEUE: statement("places_of_running_queue"),
     Scope.KEY: statement("places_of_running_keys"),
 }
+_MAX_UNPARKED: Final = 20
+"""Jobs of a lane and key that are unparked when places are free, at most. A claim that takes them unparks more."""
 
 
 def with_account(row: Row) -> tuple[Gate, datetime | None]:
@@ -46,19 +47,21 @@ def _approach(session: Session, gate: Gate, key: str, spent_until: datetime | No
     return Passage(gate=gate, key=key, taken=taken, spent_until=spent_until, now=instant(session.now))
 
 
-def key_stands(session: Session, task: str, key: str) -> tuple[bool, int | None]:
-    """Say whether as many jobs of a key run as may, and when its rate opens."""
-    row = session.row(_FIND, (Scope.KEY, task))
-    if row is None:
-        return False, None
-    passage = approach_with_key(session, _gate(row), key)
-    return passage.is_full, optional_micros(passage.opens_at)
-
-
-def mark(session: Session, keys: Iterable[tuple[str, str]]) -> None:
-    """Tell the strands of each (task, key) how their gate stands now."""
+def unpark(session: Session, keys: Iterable[tuple[str, str]]) -> None:
+    """Unpark the first jobs of each (task, key) that has free places, and write when the rates of the others open."""
+    if not parking.is_used(session):
+        return
     for task, key in keys:
-        session.run(_MARK, (*key_stands(session, task, key), task, key))
+        lanes = parking.lanes_of(session, task, key)
+        if not lanes:
+            continue
+        row = session.row(_FIND, (Scope.KEY, task))
+        passage = None if row is None else approach_with_key(session, _gate(row), key)
+        room = ENDLESS if passage is None else passage.room
+        opens_at = None if passage is None or passage.is_full else optional_micros(passage.opens_at)
+        parking.set_opening(session, task, key, lanes, opens_at)
+        if room > 0:
+            parking.unpark(session, task, key, min(room, _MAX_UNPARKED))
 
 
 def spend(session: Session, passages: Iterable[Passage]) -> None:
@@ -96,7 +99,7 @@ def _replace(session: Session, known: Gate, gate: Gate) -> None:
         # What runs already has passed no gate; from now on it counts like everything else.
         session.run(_OCCUPY_RUNNING[gate.scope], (gate.name,))
     if gate.scope is Scope.KEY:
-        mark(session, [(gate.name, key) for (key,) in session.rows(_KEYS, (gate.name,))])
+        unpark(session, [(gate.name, key) for key in parking.keys_of(session, gate.name)])
 
 
 def _rate_columns(rate: Rate | None) -> tuple[int | None, int | None, int | None]:

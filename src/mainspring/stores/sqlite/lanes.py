@@ -5,19 +5,22 @@ in one that may yet be rolled back is remembered only within it: its number may 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 from mainspring.core.job import Job, is_last_chance
 from mainspring.core.names import Name
-from mainspring.errors import StoreError
-from mainspring.stores.records import NewJob
+from mainspring.errors import DeclarationError, StoreError
+from mainspring.stores.records import ClaimRequest, NewJob
 from mainspring.stores.sqlite.statements import statement
 
 _BY_ID: Final = statement("lane_by_id")
 _FIND: Final = statement("lane_find")
 _ADD: Final = statement("lane_add")
+_SINCE: Final = statement("lanes_since")
+_MAX_REQUESTS: Final = 64
 
 
 class Executes(Protocol):
@@ -61,16 +64,48 @@ class Lane(NamedTuple):
     def suspect(self) -> bool:
         return self.care is Care.SUSPECT
 
+    def is_named_by(self, request: ClaimRequest) -> bool:
+        """Return whether a request names its task and queue."""
+        if self.task not in request.tasks:
+            return False
+        return request.queues is None or request.others or self.queue in request.queues
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
+class RequestLanes:
+    """The lanes of the tasks and queues of a claim request, and how such requests look for jobs."""
+
+    lanes: list[Lane] = field(default_factory=list)
+    read_to: int = 0
+    claims_by_lane: int = 0
+    """How many more claims go by lane, because the claim order was full of jobs that they may not take."""
+
+
+@dataclass(slots=True)
 class Known:
     """Lanes that were read."""
 
     by_id: dict[int, Lane] = field(default_factory=dict)
     by_place: dict[tuple[Name, str, int, Care], Lane] = field(default_factory=dict)
+    read_to: int = 0
+    """All lanes up to this number are known."""
+    of_requests: dict[tuple[object, ...], RequestLanes] = field(default_factory=dict)
 
     def add(self, lane: Lane) -> None:
         self.by_id[lane.id] = self.by_place[lane.task, lane.queue, lane.priority, lane.care] = lane
+
+    def of_request(self, request: ClaimRequest) -> RequestLanes:
+        queues = None if request.queues is None or request.others else frozenset(request.queues)
+        found = self.of_requests.get((request.tasks, queues))
+        if found is None:
+            if len(self.of_requests) >= _MAX_REQUESTS:
+                self.of_requests.clear()
+            found = self.of_requests[request.tasks, queues] = RequestLanes()
+        if found.read_to < self.read_to:
+            lanes = tuple(self.by_id.values())  # readers add to it in other threads
+            found.lanes = [lane for lane in lanes if lane.id <= self.read_to and lane.is_named_by(request)]
+            found.read_to = self.read_to
+        return found
 
 
 class Lanes:
@@ -84,6 +119,8 @@ class Lanes:
         """Tell everyone what was learnt: the transaction has been committed."""
         for lane in self._learnt.by_id.values():
             self._common.add(lane)
+        if self._learnt.read_to:  # only in the writer's thread
+            self._common.read_to = max(self._common.read_to, self._learnt.read_to)
 
     def forget(self) -> None:
         """Unlearn: what was learnt may have been rolled back."""
@@ -109,6 +146,31 @@ class Lanes:
         values = (str(task), queue, priority, int(care))
         rows = source.rows(_FIND, values) or source.rows(_ADD, values)
         return self._learn(rows[0][0], values)
+
+    def of_request(self, source: Executes, request: ClaimRequest) -> list[Lane]:
+        """Return all lanes of the tasks and queues of a request, those that other processes have added too."""
+        for number, *values in source.rows(_SINCE, (max(self._common.read_to, self._learnt.read_to),)):
+            with suppress(DeclarationError):  # a name that was damaged: its jobs cannot be claimed
+                self._learn(number, tuple(values))
+            self._learnt.read_to = max(self._learnt.read_to, number)
+        new = [
+            lane for lane in self._learnt.by_id.values() if lane.id > self._common.read_to and lane.is_named_by(request)
+        ]
+        return self._common.of_request(request).lanes + new
+
+    def goes_by_lane(self, request: ClaimRequest) -> bool:
+        """Return whether a claim looks for jobs by lane at once. A node with queues of its own always does."""
+        if request.queues is not None and not request.others:
+            return True
+        known = self._common.of_request(request)
+        if known.claims_by_lane:
+            known.claims_by_lane -= 1
+            return True
+        return False
+
+    def go_by_lane(self, request: ClaimRequest, claims: int) -> None:
+        """Let the next claims like this one look for jobs by lane."""
+        self._common.of_request(request).claims_by_lane = claims
 
     def _learn(self, number: int, values: tuple[Any, ...]) -> Lane:
         task, queue, priority, care = values

@@ -16,6 +16,7 @@ from mainspring.stores.sqlite.statements import statement
 
 _ADD: Final = statement("place_add")
 _ANY: Final = statement("places_any")
+_ALL: Final = statement("places_all")
 _OF_LEASE: Final = statement("places_of_lease")
 _OF_JOB: Final = statement("places_of_job")
 _KEEP: Final = statement("places_keep")
@@ -44,7 +45,12 @@ def keep(session: Session, job: Job, key: str | None, node: NodeId) -> None:
 
 def vacate(session: Session, leases: Iterable[tuple[bytes, int]]) -> None:
     """Give up the places of these (job, lease)."""
-    freed = [(*place, job, lease) for job, lease in leases for place in session.rows(_OF_LEASE, (job, lease))]
+    ended = set(leases)
+    places = session.rows(_ALL, (len(ended) + 1,))
+    if len(places) <= len(ended):  # a job that has none costs nothing then
+        freed = [place for place in places if place[3:] in ended]
+    else:
+        freed = [(*place, job, lease) for job, lease in ended for place in session.rows(_OF_LEASE, (job, lease))]
     _free(session, freed)
 
 
@@ -74,5 +80,5 @@ def _free(session: Session, places: Sequence[tuple[object, ...]]) -> None:
     if not places:
         return
     session.run_many(_FREE, places)
-    gates.mark(session, {(str(name), str(key)) for scope, name, key, *_ in places if scope == Scope.KEY})
+    gates.unpark(session, {(str(name), str(key)) for scope, name, key, *_ in places if scope == Scope.KEY})
     session.woke = True

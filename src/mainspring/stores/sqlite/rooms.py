@@ -36,7 +36,7 @@ class Rooms:
         self._trials: dict[Name, Trial] = {}
         self._read(session)
         self._passages: dict[tuple[Scope, str, str], Passage] = {}
-        self._shut: list[tuple[str, str]] = []
+        self._admitted: dict[int, bool] = {}
 
     def _read(self, session: Session) -> None:
         for row in session.rows(_RULES):
@@ -53,6 +53,12 @@ class Rooms:
 
     def admits(self, lane: Lane) -> bool:
         """Say whether the request asks for this lane at all, and no operator has closed its queue."""
+        admitted = self._admitted.get(lane.id)
+        if admitted is None:
+            admitted = self._admitted[lane.id] = self._admits(lane)
+        return admitted
+
+    def _admits(self, lane: Lane) -> bool:
         request = self._request
         if lane.task not in request.tasks or lane.queue in self._paused:
             return False
@@ -68,6 +74,23 @@ class Rooms:
             room = min(room, passage.room)
         trial = self._trials.get(lane.task)
         return room if trial is None else min(room, trial.room)
+
+    def is_unlimited(self, lane: Lane) -> bool:
+        """Return whether nothing but the node's own room limits how many jobs of an admitted lane may be taken."""
+        if lane.care is not Care.NONE and (self.is_ahead or lane.suspect):
+            return False
+        if self._request.queues is not None and lane.queue in self._request.queues:
+            return False
+        if not self._gates and not self._trials:
+            return True
+        task = str(lane.task)
+        subjects = (Scope.TASK, task), (Scope.KEY, task), (Scope.QUEUE, lane.queue)
+        return lane.task not in self._trials and not any(subject in self._gates for subject in subjects)
+
+    def take_unlimited(self, jobs: int) -> None:
+        """Take jobs of lanes that are unlimited."""
+        self._at_once -= jobs
+        self._left -= jobs
 
     def must_wait(self, lane: Lane) -> bool:
         """Return whether a job of a lane, and all jobs behind it, must wait for a free place."""
@@ -105,6 +128,14 @@ class Rooms:
                 yield self._passages.get((scope, name, "")) or self._approach(gates.approach(self._session, *found))
 
     @property
+    def has_limits(self) -> bool:
+        """Whether a lane that the request names may be closed."""
+        return bool(self._paused or self._gates or self._trials or self._request.queues) or self._request.suspects <= 0
+
+    def has_keyed_gate(self, lane: Lane) -> bool:
+        return (Scope.KEY, str(lane.task)) in self._gates
+
+    @property
     def has_trials(self) -> bool:
         return bool(self._trials)
 
@@ -123,19 +154,11 @@ class Rooms:
         known = self._passages.get((Scope.KEY, name, key))
         if known:
             return known
-        passage = self._approach(gates.approach_with_key(self._session, found[0], key))
-        if passage.room <= 0:
-            self._shut.append((name, key))
-        return passage
+        return self._approach(gates.approach_with_key(self._session, found[0], key))
 
     def of_key(self, lane: Lane, key: str | None) -> int:
         passage = self.key_passage(lane, key)
         return ENDLESS if passage is None else passage.room
-
-    def found_shut(self) -> list[tuple[str, str]]:
-        """The (task, key)s that let nobody pass although their strands stood open; each is told once."""
-        shut, self._shut = self._shut, []
-        return shut
 
     def passes_at(self, lane: Lane, at: int) -> int | None:
         """When a job of this lane that is due then could pass; None if another has to leave first."""

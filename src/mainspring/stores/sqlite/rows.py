@@ -38,7 +38,8 @@ _SECOND: Final = 1_000_000
 
 def micros(instant: datetime) -> int:
     """Microseconds since 1970. A division of timedeltas, 0.6 µs, takes three times as long."""
-    return span_micros(instant - EPOCH)
+    since = instant - EPOCH
+    return (since.days * _DAY + since.seconds) * _SECOND + since.microseconds
 
 
 def span_micros(span: timedelta) -> int:

@@ -6,6 +6,7 @@ write them all, none of that is kept, and each is looked at like every other cha
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple, assert_never
 
 from mainspring.core.job import FINISHED, WAITING, Job, JobId, NodeId, State
@@ -13,7 +14,7 @@ from mainspring.core.machine import Event, Fit
 from mainspring.core.outcome import Deferred, Snoozed, Succeeded, error_of
 from mainspring.core.unique import UniqueKey
 from mainspring.stores.records import Settled, Settlement, Verdict
-from mainspring.stores.sqlite import breakers, delete, nodes, places, runs, strands, unique
+from mainspring.stores.sqlite import breakers, delete, gates, nodes, places, runs, unique
 from mainspring.stores.sqlite.lanes import Care
 from mainspring.stores.sqlite.rows import clean, error_text, job, job_id, micros, optional_micros
 from mainspring.stores.sqlite.rows import unique as unique_key
@@ -29,6 +30,8 @@ _TRIM_ATTEMPTS: Final = statement("attempts_trim")
 _KEEP_ERROR: Final = statement("trace_error")
 _ATTEMPTS_KEPT: Final = 100
 
+_id: Final = itemgetter(6)  # in the parameters of `settle_success`
+
 _ACCEPTED: Final = Settled(verdict=Verdict.ACCEPTED)
 _REPEATED: Final = Settled(verdict=Verdict.REPEATED)
 _REFUSED: Final = Settled(verdict=Verdict.REFUSED)
@@ -39,7 +42,6 @@ class Found(NamedTuple):
 
     number: int
     job: Job
-    strand: int | None
     holder: NodeId | None
     previous_lease: int | None
     settled_by: NodeId | None
@@ -60,11 +62,10 @@ def read(session: Session, stored_id: bytes) -> Found | None:
     row = session.row(_READ, (stored_id,))
     if row is None:
         return None
-    strand, holder, previous_lease, settled_by, started_at, enqueued_at, key, unique_text, probes = row[18:]
+    holder, previous_lease, settled_by, started_at, enqueued_at, key, unique_text, probes = row[18:]
     return Found(
         number=row[0],
         job=job(row, session.lane(row[2])),
-        strand=strand,
         holder=holder,
         previous_lease=previous_lease,
         settled_by=settled_by,
@@ -114,14 +115,11 @@ class Living:
 
 def _plain_successes(settlements: Sequence[Settlement], living: Living) -> list[int]:
     """The places of successes that their own living nodes settle, and that are the only change of their job here."""
+    alive = {node for node in {one.by for one in settlements} if node is not None and node in living}
     plain = [
         place
         for place, one in enumerate(settlements)
-        if one.change.event is Event.SUCCEEDED
-        and one.by == one.change.node
-        and not one.keeps_place
-        and one.by is not None
-        and one.by in living
+        if one.change.event is Event.SUCCEEDED and one.by == one.change.node and not one.keeps_place and one.by in alive
     ]
     if len(plain) == len(settlements):  # two of one job would not both be written, and be found out by that
         return plain
@@ -132,7 +130,8 @@ def _plain_successes(settlements: Sequence[Settlement], living: Living) -> list[
 def _succeed(session: Session, settlements: Sequence[Settlement]) -> bool:
     """Write successes; False, and nothing is written, if one of them does not fit its job any more."""
     session.run("SAVEPOINT mainspring_successes")
-    fit = session.run_many(_SUCCEED, map(_success, settlements)) == len(settlements)
+    rows = sorted(map(_success, settlements), key=_id)  # neighbours are on one page
+    fit = session.run_many(_SUCCEED, rows) == len(settlements)
     if not fit:
         session.run("ROLLBACK TO mainspring_successes")
     session.run("RELEASE mainspring_successes")
@@ -224,19 +223,16 @@ def _takes_key_again(session: Session, found: Found) -> JobId | None:
 
 
 def _write(session: Session, found: Found, after: Job) -> None:
-    job = after.id.bytes
     waits = after.state in WAITING
     care = Care.of(after) if waits else Care.NONE
     lane = session.lanes.find(session, after.task, after.queue, after.priority, care)
-    run_at = micros(after.run_at)
-    strand = strands.enter(session, lane, found.key, run_at, job) if waits else None
     session.run(
         _WRITE,
         (
             after.state,
             lane.id,
-            strand,
-            run_at,
+            -lane.priority if waits else None,
+            micros(after.run_at),
             after.attempt,
             after.granted,
             after.losses,
@@ -249,8 +245,8 @@ def _write(session: Session, found: Found, after: Job) -> None:
             found.number,
         ),
     )
-    if found.strand is not None:
-        strands.leave(session, [found.strand])
+    if found.key is not None and found.job.state in WAITING:
+        gates.unpark(session, [(str(found.job.task), found.key)])  # it may have been the only claimable job of its key
 
 
 def _end_attempt(session: Session, found: Found, node: NodeId, settlement: Settlement) -> None:

@@ -1,6 +1,8 @@
--- Gives a job to a node: attempt and lease go up together. Index: primary key; one by one, because for a list SQLite
--- walks over all jobs if statistics say that there are few.
-UPDATE mainspring_jobs
-SET state = 'running', strand = NULL, attempt = attempt + 1, previous_lease = lease, lease = ?, revision = revision + 1,
-    node = ?, started_at = ?
-WHERE number = ?
+-- Gives jobs to a node: attempt and lease go up together (`core.job.next_lease`). All of them are there, so that the
+-- conflict is the rule, and nothing is inserted: an UPDATE of a list would scan all jobs where statistics say that there
+-- are few. Index: primary key.
+INSERT INTO mainspring_jobs (number, id, state, lane, run_at)
+SELECT value, x'', '', 0, 0 FROM json_each(?) WHERE true
+ON CONFLICT (number) DO UPDATE
+SET state = 'running', rank = NULL, attempt = attempt + 1, previous_lease = lease, lease = ((lease >> 32) + 1) << 32 | ?,
+    revision = revision + 1, node = ?, started_at = ?

@@ -1,0 +1,267 @@
+"""The jobs that a claim takes: the first ones in claim order that the request may have.
+
+Claim order is priority, run_at, id. There are two ways to look, with the same result. The walk reads the index of claimable
+jobs in this order, whatever lanes they are in, so its cost does not depend on how many lanes there are; it ends if it has
+read many jobs that the request may not have. The look by lane reads the first job of every lane that the request may have,
+and merges the lanes; its cost does not depend on the jobs of other lanes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from typing import Final, TypeAlias
+
+from mainspring.stores.sqlite.lanes import Lane
+from mainspring.stores.sqlite.parking import Blocked
+from mainspring.stores.sqlite.rooms import Rooms
+from mainspring.stores.sqlite.rows import Row
+from mainspring.stores.sqlite.session import Session
+from mainspring.stores.sqlite.statements import statement
+
+KEY: Final = 16
+LANE: Final = 19
+"""Positions in whole rows (sql/jobs_claimed.sql)."""
+
+_RANK: Final = statement("claim_rank")
+_FIRST: Final = statement("claim_first")
+_NEXT: Final = statement("claim_next")
+_KEYS: Final = statement("claim_keys")
+_HEADS: Final = statement("claim_heads")
+_FIRST_OF_LANE: Final = statement("claim_first_of_lane")
+_NEXT_OF_LANE: Final = statement("claim_next_of_lane")
+_WHOLE: Final = statement("jobs_claimed")
+_MAKE_DUE: Final = statement("jobs_unreadable_due")
+
+_BEFORE_ALL: Final = -(1 << 62)
+_BEFORE_THE_CALENDAR: Final = -(1 << 61)
+"""A `run_at` that is due and cannot be decoded."""
+_CHUNK: Final = 500
+"""Jobs that a walk reads at a time after the first ones."""
+_MAX_PASSED: Final = 1000
+"""Jobs that a walk reads in vain, beside four for each that is wanted."""
+_FEW: Final = 8
+_MANY: Final = 1024
+"""Jobs of a lane that are read at first, and at most, where several lanes are merged."""
+
+Position: TypeAlias = tuple[int, bytes]
+
+
+class Selection:
+    """Chosen jobs, blocked ones that are to be parked, and the earliest time at which a job that was left could be taken."""
+
+    def __init__(self, session: Session, rooms: Rooms, horizon: int) -> None:
+        self.rows: list[Row] = []
+        """Of chosen jobs: whole rows, or numbers alone."""
+        self.blocked: list[Blocked] = []
+        self.next_due: int | None = None
+        self.is_done = False
+        """There is no room left, and another job is due: nothing more has to be read."""
+        self.has_seen_all = False
+        """The jobs that are not due yet were looked at too."""
+        self.ranks: list[int] = []
+        """Ranks that the walk came to."""
+        self.horizon = horizon
+        self.rooms = rooms
+        self.closed: set[int] = set()
+        """Lanes of which nothing more can be taken."""
+        self._session = session
+        self._left: list[tuple[Lane, int]] = []
+        self._unlimited: dict[int, bool] = {}
+
+    def offer_rows(self, rows: Sequence[Row]) -> None:
+        """Choose of whole rows."""
+        if all(map(self._is_unlimited, {row[LANE] for row in rows})):
+            taken = rows[: max(0, self.rooms.left)]
+            self.rows += taken
+            self.rooms.take_unlimited(len(taken))
+            if len(taken) < len(rows):
+                row = rows[len(taken)]
+                self.wait(self._session.lane(row[LANE]), row[3])
+            return
+        for row in rows:
+            if self.is_done:
+                return
+            if row[LANE] not in self.closed:
+                self.offer(row, self._session.lane(row[LANE]), row[KEY], row[3])
+
+    def offer_entries(self, entries: Sequence[tuple[int, int, int, bytes]]) -> None:
+        """Choose of (number, lane, run_at, id)."""
+        lanes = {number: self._session.lane(number) for number in {entry[1] for entry in entries} - self.closed}
+        self.closed.update(number for number, lane in lanes.items() if not self.rooms.admits(lane))
+        open_ones = [entry for entry in entries if entry[1] not in self.closed]
+        keyed = [number for number, lane, *_ in open_ones if self.rooms.has_keyed_gate(lanes[lane])]
+        keys: dict[int, str] = dict(self._session.rows(_KEYS, (str(keyed),))) if keyed else {}
+        for number, lane, run_at, _ in open_ones:
+            if self.is_done:
+                return
+            if lane not in self.closed:
+                self.offer((number,), lanes[lane], keys.get(number), run_at)
+
+    def offer(self, row: Row, lane: Lane, key: str | None, run_at: int) -> None:
+        rooms = self.rooms
+        if not rooms.admits(lane):
+            self.closed.add(lane.id)
+        elif key is not None and rooms.of_key(lane, key) <= 0:
+            self.blocked.append(Blocked(row[0], lane, key))
+        elif rooms.of(lane) <= 0:
+            self.wait(lane, run_at)
+        elif rooms.must_wait(lane):
+            rooms.close()  # passed over, it would wait for as long as there is something to claim ahead
+            self.wait(lane, run_at)
+        else:
+            rooms.take(lane, key)
+            self.rows.append(row)
+
+    def wait(self, lane: Lane, run_at: int) -> None:
+        """Leave the first job of a lane that is not taken, and with it all others of the lane."""
+        self.closed.add(lane.id)
+        self._left.append((lane, run_at))
+        if self.rooms.left <= 0:
+            at = self.note(lane, run_at)
+            self.is_done = self.is_done or (at is not None and at <= self.horizon)
+
+    def note_left(self) -> None:
+        """Take note of all jobs that were left; only when the choice is made, for it may fill the gates that they wait for."""
+        for lane, run_at in self._left:
+            self.note(lane, run_at)
+
+    def note(self, lane: Lane, at: int) -> int | None:
+        """Take note of a job that is left; returns when it could be taken, as far as time alone decides."""
+        if not self.rooms.admits(lane):
+            return None
+        passes_at = self.rooms.passes_at(lane, at)
+        if passes_at is not None:
+            self.next_due = passes_at if self.next_due is None else min(passes_at, self.next_due)
+        return passes_at
+
+    def whole_rows(self) -> list[Row]:
+        """Read the rows of jobs of which only the number is known; returns all that were chosen."""
+        if numbers := [row[0] for row in self.rows if len(row) == 1]:
+            whole = {row[0]: row for row in self._session.rows(_WHOLE, (str(numbers),))}
+            self.rows = [whole[row[0]] if len(row) == 1 else row for row in self.rows]
+        return self.rows
+
+    def _is_unlimited(self, number: int) -> bool:
+        known = self._unlimited.get(number)
+        if known is None:
+            lane = self._session.lane(number)
+            known = self._unlimited[number] = self.rooms.admits(lane) and self.rooms.is_unlimited(lane)
+        return known
+
+
+def walk(session: Session, selection: Selection) -> bool:
+    """Choose jobs in claim order; returns False if there were too many others among them, and the choice is not complete."""
+    budget = 4 * selection.rooms.left + _MAX_PASSED
+    rank = _BEFORE_ALL
+    while (rank := session.rows(_RANK, (rank,))[0][0]) is not None:
+        selection.ranks.append(rank)
+        wanted = max(0, selection.rooms.left) + 1
+        rows = session.rows(_FIRST, (rank, selection.horizon, wanted))
+        selection.offer_rows(rows)
+        position = (rows[-1][3], rows[-1][1]) if rows else ()
+        while not selection.is_done and len(rows) == wanted:
+            budget -= wanted
+            if budget <= 0:
+                return False
+            wanted = _CHUNK
+            rows = session.rows(_NEXT, (rank, selection.horizon, *position, wanted))
+            selection.offer_entries(rows)
+            position = rows[-1][2:] if rows else ()
+        if selection.is_done:
+            return True
+    return True
+
+
+@dataclass(slots=True)
+class Line:
+    """The claimable jobs of a lane, due or not, read a few at a time."""
+
+    session: Session
+    lane: Lane
+    position: Position = (_BEFORE_ALL, b"")
+    _entries: list[tuple[int, str | None, int, bytes]] = field(default_factory=list)
+    _count: int = _FEW
+    _has_more: bool = True
+
+    def peek(self) -> tuple[int, str | None, int, bytes] | None:
+        if not self._entries and self._has_more:
+            entries = self.session.rows(_NEXT_OF_LANE, (self.lane.id, *self.position, self._count))
+            self._has_more = len(entries) == self._count
+            self._count = min(2 * self._count, _MANY)
+            if entries:
+                self.position = entries[-1][2:]
+            self._entries = entries[::-1]
+        return self._entries[-1] if self._entries else None
+
+    def pop(self) -> None:
+        self._entries.pop()
+
+
+def look_by_lane(session: Session, selection: Selection, lanes: Sequence[Lane]) -> None:
+    """Choose jobs of these lanes, which are all that the request names."""
+    selection.has_seen_all = True
+    rooms = selection.rooms
+    if rooms.has_limits:
+        lanes = [lane for lane in lanes if rooms.admits(lane) and rooms.passes_at(lane, 0) is not None]
+    due: defaultdict[int, list[tuple[int, bytes, Lane]]] = defaultdict(list)
+    unreadable = set()
+    for number, run_at, id_ in session.rows(_HEADS, (str([lane.id for lane in lanes]),)):
+        lane = session.lane(number)
+        if not isinstance(run_at, int):
+            unreadable.add(-lane.priority)
+        elif run_at > selection.horizon:
+            selection.wait(lane, run_at)
+        else:
+            due[lane.priority].append((run_at, id_, lane))
+    if unreadable:
+        make_due(session, unreadable, selection)
+    for priority in sorted(due, reverse=True):
+        if selection.is_done:
+            return
+        heads = due[priority]
+        if len(heads) == 1:
+            _look_in(session, selection, heads[0][2])
+        else:
+            _merge(selection, [(run_at, id_, Line(session, lane)) for run_at, id_, lane in heads])
+
+
+def _look_in(session: Session, selection: Selection, lane: Lane) -> None:
+    """Choose of a lane that has no other beside it, as is most common: whole rows with one statement."""
+    rows = session.rows(_FIRST_OF_LANE, (lane.id, selection.horizon, max(0, selection.rooms.left) + 1))
+    selection.offer_rows(rows)
+    line = Line(session, lane, (rows[-1][3], rows[-1][1]))
+    if not selection.is_done and lane.id not in selection.closed and (entry := line.peek()):
+        _merge(selection, [(entry[2], entry[3], line)])
+
+
+def _merge(selection: Selection, heads: Iterable[tuple[int, bytes, Line]]) -> None:
+    lines: list[Line] = []
+    turns: list[tuple[int, bytes, int]] = []
+    for run_at, id_, line in heads:
+        turns.append((run_at, id_, len(lines)))
+        lines.append(line)
+    heapify(turns)
+    while turns and not selection.is_done:
+        line = lines[turns[0][2]]
+        entry = None if line.lane.id in selection.closed else line.peek()
+        if entry is None:
+            heappop(turns)
+            continue
+        number, key, run_at, id_ = entry
+        if run_at > selection.horizon:
+            selection.wait(line.lane, run_at)
+        elif (run_at, id_) != turns[0][:2]:  # the turn was that of the one before
+            heapreplace(turns, (run_at, id_, turns[0][2]))
+        else:
+            line.pop()
+            selection.offer((number,), line.lane, key, run_at)
+
+
+def make_due(session: Session, ranks: Iterable[int], selection: Selection) -> None:
+    """Make jobs whose `run_at` is not a number due: SQLite orders them after all others, and they would never be claimed.
+
+    They still cannot be decoded, so the next claim fails them.
+    """
+    session.run_many(_MAKE_DUE, [(_BEFORE_THE_CALENDAR, rank) for rank in ranks])
+    selection.next_due = session.now

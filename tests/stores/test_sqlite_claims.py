@@ -1,0 +1,603 @@
+"""Claims: both ways to look for jobs, parked jobs, and what is always true of the tables when a transaction ends.
+
+The functions are called on a database in memory, without threads: thousands of steps take a second.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from unittest.mock import patch
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from mainspring.core import machine
+from mainspring.core.backoff import Backoff
+from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
+from mainspring.core.job import Claim, JobId, NodeId
+from mainspring.core.limits import Gate, Rate, Scope
+from mainspring.core.names import Name
+from mainspring.core.outcome import AttemptError, Interrupted, Lost, Outcome, Raised, Snoozed, Succeeded
+from mainspring.core.unique import OnConflict, UniqueKey
+from mainspring.errors import IllegalTransition
+from mainspring.stores.records import Claimed, ClaimRequest, Delivery, NewJob, NodeRecord, Place, Process, Settlement
+from mainspring.stores.sqlite import (
+    claim,
+    enqueue,
+    gates,
+    inspect,
+    migrate,
+    nodes,
+    operate,
+    places,
+    prune,
+    selection,
+    settle,
+)
+from mainspring.stores.sqlite.lanes import Known, Lanes
+from mainspring.stores.sqlite.rows import instant, micros, span_micros
+from mainspring.stores.sqlite.session import Session
+from mainspring.stores.sqlite.statements import statement
+
+TASKS = [Name("", "a"), Name("", "b")]
+KEYS = [None, "x", "y"]
+START = datetime.fromisoformat("2030-01-01T00:00:00.000001+00:00")
+LONGEST_WAIT = timedelta(seconds=65)  # of `RATE`, and of no other
+RATE = Rate(count=2, period=timedelta(seconds=10), burst=2)
+ERROR = AttemptError(type="E", message="m")
+
+
+class OneWay(Lanes):
+    """Lets every claim go by lane at once, or none."""
+
+    def __init__(self, common: Known, *, by_lane: bool) -> None:
+        super().__init__(common)
+        self._by_lane = by_lane
+
+    def goes_by_lane(self, request: ClaimRequest) -> bool:
+        del request
+        return self._by_lane
+
+
+class Tables:
+    """A store without threads: each verb is a transaction, after which everything is looked over."""
+
+    def __init__(self, connection: sqlite3.Connection, *, by_lane: bool | None = None) -> None:
+        self.connection = connection
+        self.by_lane = by_lane
+        self.known = Known()
+        self.now = micros(START)
+        self.numbers = count(1)
+        migrate.migrate("tables", connection, 0)
+        self.node = NodeId("worker")
+        with self as session:
+            self.term = nodes.join(session, self.record(self.node))
+
+    def record(self, node: NodeId) -> NodeRecord:
+        process = Process(host="here", pid=1, started="now")
+        return NodeRecord(id=node, process=process, tasks=frozenset(TASKS))
+
+    def __enter__(self) -> Session:
+        self.connection.execute("BEGIN IMMEDIATE")
+        lanes = Lanes(self.known) if self.by_lane is None else OneWay(self.known, by_lane=self.by_lane)
+        self.session = Session(self.connection, self.now, lanes, "tables")
+        return self.session
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.connection.execute("ROLLBACK")
+            return
+        self.session.ring()
+        self.connection.execute("COMMIT")
+        self.session.lanes.keep()
+        self.look_over()
+
+    def new(self, task: Name, *, key: str | None = None, delay: int = 0, **fields: object) -> NewJob:
+        id_ = JobId(UUID(int=next(self.numbers) * 7919 % 1009 << 64 | next(self.numbers)))  # not in the order of time
+        run_at = timedelta(seconds=delay)
+        made = NewJob(id=id_, task=task, payload=b"", backoff=Backoff.fixed(1), max_attempts=5, key=key, run_at=run_at)
+        return replace(made, **fields)
+
+    def ask(self, **fields: object) -> Claimed:
+        request = ClaimRequest(node=self.node, term=self.term, tasks=frozenset(TASKS))
+        with self as session:
+            return claim.claim(session, replace(request, **fields))
+
+    def claim(self, **fields: object) -> tuple[Delivery, ...]:
+        return self.ask(**fields).deliveries
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> None:
+        with self as session:
+            enqueue.enqueue(session, jobs)
+
+    def declare(self, *wanted: Gate) -> None:
+        with self as session:
+            gates.declare(session, wanted)
+
+    def settle(self, claimed: Claim, outcome: Outcome, *, keeps_place: bool = False) -> None:
+        change = machine.decide(claimed, outcome, instant(self.now), 0.5)
+        with self as session:
+            settle.settle(session, [Settlement(change=change, by=claimed.node, keeps_place=keeps_place)])
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        return self.connection.execute(sql).fetchall()
+
+    def look_over(self) -> None:
+        for promise, sql in BROKEN.items():
+            assert self.rows(sql) == [], promise
+        session = Session(self.connection, self.now, Lanes(self.known), "tables")
+        for task, key, lane, opens_at in session.rows("SELECT * FROM mainspring_parked_keys"):
+            self.look_at_key(session, task, key, lane, opens_at)
+
+    def look_at_key(self, session: Session, task: str, key: str, lane: int, opens_at: int | None) -> None:
+        """While a key has a free place, the first waiting job of each of its lanes is claimable."""
+        row = session.row(statement("gate_find"), (Scope.KEY, task))
+        passage = None if row is None else gates.approach_with_key(session, gates.with_account(row)[0], key)
+        waiting = session.rows(WAITING_WITH_KEY, (lane, key))
+        if passage is None or passage.room > 0:
+            will_open = opens_at is not None and not self.now < opens_at <= self.now + span_micros(LONGEST_WAIT)
+            assert not waiting or waiting[0][0] is None or will_open, (task, key)
+        elif not passage.is_full:
+            assert opens_at is not None or not any(parked for (parked,) in waiting), (task, key)
+
+
+BROKEN = {
+    "a waiting job has the rank of its priority or is parked for its key, and no other job has or is": """
+        SELECT jobs.* FROM mainspring_jobs AS jobs JOIN mainspring_payloads AS payloads USING (number)
+        JOIN mainspring_lanes AS lanes ON lanes.id = jobs.lane
+        WHERE (state IN ('ready', 'scheduled', 'retrying')) IS NOT (rank IS NOT NULL OR parked IS NOT NULL)
+            OR (rank IS NOT NULL AND (rank IS NOT -priority OR parked IS NOT NULL))
+            OR (parked IS NOT NULL AND parked IS NOT key)
+        """,
+    "the lane and key of a parked job are known": """
+        SELECT jobs.* FROM mainspring_jobs AS jobs JOIN mainspring_lanes AS lanes ON lanes.id = jobs.lane
+        WHERE parked IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM mainspring_parked_keys AS keys
+            WHERE keys.task = lanes.task AND keys.key = parked AND keys.lane = jobs.lane)
+        """,
+    "every job has its payload, and only jobs have one": """
+        SELECT number FROM mainspring_jobs WHERE number NOT IN (SELECT number FROM mainspring_payloads)
+        UNION ALL SELECT number FROM mainspring_payloads WHERE number NOT IN (SELECT number FROM mainspring_jobs)
+        UNION ALL SELECT number FROM mainspring_attempts WHERE number NOT IN (SELECT number FROM mainspring_jobs)
+        UNION ALL SELECT number FROM mainspring_traces WHERE number NOT IN (SELECT number FROM mainspring_jobs)
+        """,
+    "a place belongs to an attempt that runs, or is kept": """
+        SELECT * FROM mainspring_places AS places WHERE kept = 0 AND NOT EXISTS (
+            SELECT 1 FROM mainspring_jobs WHERE id = places.job AND lease = places.lease AND state = 'running')
+        """,
+    "a unique key without a period belongs to a job that is there": """
+        SELECT * FROM mainspring_unique_keys
+        WHERE taken_until IS NULL AND job NOT IN (SELECT id FROM mainspring_jobs)
+        """,
+    "only what has finished is kept until a time": """
+        SELECT * FROM mainspring_jobs
+        WHERE (keep_until IS NOT NULL) IS NOT (state IN ('succeeded', 'failed', 'cancelled'))
+        """,
+}
+WAITING_WITH_KEY = """
+    SELECT parked FROM mainspring_jobs JOIN mainspring_payloads USING (number)
+    WHERE lane = ? AND key = ? AND state IN ('ready', 'scheduled', 'retrying') ORDER BY run_at, id
+"""
+
+
+@pytest.fixture
+def tables() -> Iterator[Tables]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        yield Tables(connection)
+
+
+OUTCOMES: list[Outcome] = [
+    Succeeded(),
+    Raised(error=ERROR),
+    Raised(error=ERROR, retryable=False),
+    Snoozed(delay=timedelta(seconds=3)),
+    Interrupted(started=False),
+    Lost(),
+]
+COMMANDS: list[Command] = [CancelJob(), RetryJob(), DeleteJob(), MoveJob(priority=60), MoveJob(queue="other")]
+GATES = [
+    Gate(scope=scope, name=name, concurrency=concurrency, rate=rate)
+    for scope, name in [(Scope.KEY, "a"), (Scope.KEY, "b"), (Scope.TASK, "a"), (Scope.QUEUE, "default")]
+    for concurrency, rate in [(1, None), (2, None), (None, RATE), (1, RATE), (None, None)]
+]
+UNIQUE = [
+    None,
+    UniqueKey(key="u"),
+    UniqueKey(key="u", on_conflict=OnConflict.REPLACE),
+    UniqueKey(key="u", period=timedelta(seconds=20)),
+]
+REQUESTS: list[dict[str, object]] = [
+    {"ahead": 3},
+    {"suspects": 0},
+    {"tasks": frozenset({TASKS[0]})},
+    {"queues": {"default": 2}, "others": True},
+    {"queues": {"other": 3}},
+]
+STEPS = st.one_of(
+    st.tuples(
+        st.just("enqueue"),
+        st.lists(
+            st.tuples(
+                st.sampled_from(TASKS),
+                st.sampled_from(KEYS),
+                st.integers(-3, 3),
+                st.sampled_from([50, 60]),
+                st.sampled_from(UNIQUE),
+            ),
+            min_size=1,
+            max_size=6,
+        ),
+    ),
+    st.tuples(st.just("claim"), st.integers(0, 6), st.sampled_from(REQUESTS)),
+    st.tuples(st.just("claim"), st.integers(1, 6), st.just({})),
+    st.tuples(st.just("settle"), st.integers(0, 9), st.sampled_from(OUTCOMES), st.booleans()),
+    st.tuples(st.just("settle"), st.integers(0, 9), st.sampled_from(OUTCOMES), st.booleans()),
+    st.tuples(st.just("command"), st.integers(0, 9), st.sampled_from(COMMANDS)),
+    st.tuples(st.just("declare"), st.sampled_from(GATES)),
+    st.tuples(st.just("pass"), st.one_of(st.integers(1, 12), st.sampled_from([-5, -7200, 7200]))),
+    st.tuples(st.just("pause"), st.sampled_from(["default", "other"])),
+    st.tuples(
+        st.just("tidy"),
+    ),
+)
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_whatever_happens_the_tables_agree(steps: Sequence[tuple[object, ...]]) -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        story = Story(Tables(connection))
+        for step in steps:
+            story.take(step)
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_both_ways_to_look_choose_the_same_jobs(steps: Sequence[tuple[object, ...]]) -> None:
+    """The walk, the look by lane, and a walk that is given up at once in favour of the other."""
+    with ExitStack() as stack:
+        stories = []
+        for by_lane in (False, True, None):
+            connection = stack.enter_context(closing(sqlite3.connect(":memory:", isolation_level=None)))
+            stories.append(Story(Tables(connection, by_lane=by_lane)))
+        for step in steps:
+            answers = [story.take(step) for story in stories[:2]]
+            with patch.object(selection, "_MAX_PASSED", -1_000_000), patch.object(claim, "_CLAIMS_BY_LANE", 0):
+                answers.append(stories[2].take(step))
+            assert answers[0] == answers[1] == answers[2]
+
+
+class Story:
+    """Steps of many kinds, taken on one store."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.running: list[Claim] = []
+        self.kept: list[Place] = []
+
+    def take(self, step: tuple[object, ...]) -> object:
+        """Take a step; returns what a claim has given, and when there will be more."""
+        tables = self.tables
+        match step:
+            case "enqueue", list(jobs):
+                tables.enqueue(
+                    [
+                        tables.new(task, key=key, delay=delay, priority=priority, unique=unique)
+                        for task, key, delay, priority, unique in jobs
+                    ]
+                )
+            case "claim", int(room), dict(fields):
+                claimed = tables.ask(room=room, **fields)
+                self.running += [one.claim for one in claimed.deliveries]
+                due = claimed.next_due
+                return [one.claim.job.id for one in claimed.deliveries], due and max(due, instant(tables.now))
+            case "settle", int(place), outcome, bool(keeps_place) if self.running:
+                ended = self.running.pop(place % len(self.running))
+                tables.settle(ended, outcome, keeps_place=keeps_place)  # type: ignore[arg-type] # drawn from OUTCOMES
+                if keeps_place:
+                    self.kept.append(Place(ended.job.id, ended.job.lease))
+            case "command", int(place), word:
+                order(tables, place, word)  # type: ignore[arg-type] # drawn from COMMANDS
+            case "declare", Gate() as gate:
+                tables.declare(gate)
+            case "pass", int(seconds):
+                tables.now += seconds * 1_000_000
+            case "pause", str(queue):
+                with tables as session:
+                    if not operate.resume(session, queue):
+                        operate.pause(session, queue, "", "")
+            case ("tidy",):
+                with tables as session:
+                    places.release(session, tables.node, self.kept)
+                with tables as session:
+                    prune.prune(session, 100)
+                self.kept.clear()
+            case _:
+                pass  # nothing runs that could be settled
+        return None
+
+
+def order(tables: Tables, place: int, word: Command) -> None:
+    with tables as session:
+        everything = session.rows("SELECT id FROM mainspring_jobs ORDER BY id")
+        if not everything:
+            return
+        found = settle.read(session, everything[place % len(everything)][0])
+        assert found
+        try:
+            change = machine.command(found.job, word, instant(session.now))
+        except IllegalTransition:
+            return
+        settle.settle(session, [Settlement(change=change)])
+
+
+def test_jobs_of_many_lanes_and_keys_come_in_the_order_of_all(tables: Tables) -> None:
+    """More keys than room, several jobs of each, and one key that has jobs in two lanes and room for one."""
+    keys = [f"k{number}" for number in range(12)]
+    new = [tables.new(TASKS[0], key=keys[n * 5 % 12], delay=-(n * 7 % 30), queue=f"q{n % 2}") for n in range(60)]
+    with tables as session:
+        gates.declare(session, [Gate(scope=Scope.KEY, name="a", concurrency=1)])
+        enqueue.enqueue(session, new)
+    expected = sorted(new, key=lambda job: (job.run_at, job.id))
+    waiting = list(expected)
+    for room in (1, 4, 3, 7, 12):
+        firsts: list[NewJob] = []
+        for job in waiting:
+            if job.key not in {one.key for one in firsts} and len(firsts) < room:
+                firsts.append(job)
+        claimed = tables.claim(room=room)
+
+        assert [one.claim.job.id for one in claimed] == [one.id for one in firsts]
+        for one in claimed:
+            tables.settle(one.claim, Succeeded())
+        waiting = [job for job in waiting if job not in firsts]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[tuple[Tables, Tables]]:
+    """Two processes that work on one file."""
+    with ExitStack() as stack:
+        connections = [
+            stack.enter_context(closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None))) for _ in range(2)
+        ]
+        one, other = Tables(connections[0]), Tables.__new__(Tables)
+        other.__dict__.update(vars(one), connection=connections[1], known=Known())
+        yield one, other
+
+
+ONE_BY_KEY = Gate(scope=Scope.KEY, name="a", concurrency=1)
+
+
+def parked(tables: Tables) -> int:
+    return int(tables.connection.execute("SELECT count(parked) FROM mainspring_jobs").fetchone()[0])
+
+
+def keys(claimed: Sequence[Delivery]) -> list[str | None]:
+    return [one.key for one in claimed]
+
+
+def test_jobs_of_a_blocked_key_are_parked_once_and_come_in_their_order(tables: Tables) -> None:
+    new = [tables.new(TASKS[0], key="x", delay=-number) for number in range(9)]
+    tables.declare(ONE_BY_KEY)
+    tables.enqueue([*new, tables.new(TASKS[0])])
+    order = []
+    for left in range(8, -1, -1):
+        (first, *others) = tables.claim(room=5)
+        assert keys(others) == ([None] if left == 8 else [])
+        assert parked(tables) == left
+        order.append(first.claim.job.id)
+        tables.settle(first.claim, Succeeded())
+        assert parked(tables) == max(0, left - 1)
+
+    assert order == [job.id for job in reversed(new)]
+    assert tables.rows("SELECT * FROM mainspring_parked_keys") == []
+
+
+@pytest.mark.parametrize("word", [CancelJob(), DeleteJob(), MoveJob(queue="other"), MoveJob(priority=10)])
+def test_a_free_place_goes_to_the_next_job_if_the_first_one_leaves(tables: Tables, word: Command) -> None:
+    tables.declare(ONE_BY_KEY)
+    tables.enqueue([tables.new(TASKS[0], key="x", delay=-number) for number in range(5)])
+    (running,) = tables.claim(room=9)
+    assert parked(tables) == 4
+    tables.settle(running.claim, Succeeded())
+    (first,) = tables.rows("SELECT id FROM mainspring_jobs WHERE rank IS NOT NULL")
+    everything = [id_ for (id_,) in tables.rows("SELECT id FROM mainspring_jobs ORDER BY id")]
+    order(tables, everything.index(first[0]), word)
+
+    (following,) = tables.claim(room=1, queues={"default": 9})
+    assert following.claim.job.priority == 50
+    assert following.claim.job.id.bytes != first[0]
+
+
+def test_a_rate_that_has_been_open_for_long_lets_a_whole_burst_of_parked_jobs_start(tables: Tables) -> None:
+    rate = Rate(count=1, period=timedelta(seconds=10), burst=30)
+    tables.declare(Gate(scope=Scope.KEY, name="a", rate=rate))
+    tables.enqueue([tables.new(TASKS[0], key="x", delay=-1) for _ in range(100)])
+    assert len(tables.claim(room=99)) == 30
+    assert parked(tables) == 70
+    asked = tables.ask(room=99)
+    assert (asked.deliveries, asked.next_due) == ((), instant(tables.now + 10_000_000))
+
+    tables.now += 10_000_000
+    tables.claim(room=0)  # unparks the first job only
+    tables.now += 1_000_000_000
+    assert len(tables.claim(room=99)) == 30
+
+
+def test_jobs_of_a_key_whose_gate_is_taken_away_are_claimed_in_their_order(tables: Tables) -> None:
+    new = [tables.new(TASKS[0], key="x", delay=-number) for number in range(200)]
+    tables.declare(ONE_BY_KEY)
+    tables.enqueue(new)
+    order = [one.claim.job.id for one in tables.claim(room=9)]
+    tables.declare(Gate(scope=Scope.KEY, name="a"))
+    while claimed := tables.claim(room=70):
+        order += [one.claim.job.id for one in claimed]
+
+    assert order == [job.id for job in reversed(new)]
+    assert parked(tables) == 0
+
+
+def test_jobs_that_were_blocked_only_by_jobs_which_are_not_taken_after_all_are_not_parked(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.KEY, name="a", rate=Rate(count=1, period=timedelta(seconds=10), burst=2)))
+    tables.enqueue([tables.new(TASKS[0], key="x", delay=-50) for _ in range(4)])
+    assert keys(tables.claim(room=9)) == ["x", "x"]
+    tables.now += 10_000_000
+    assert tables.claim(room=0) == ()  # unparks the third job of "x", as the only one that could start by now
+    tables.now += 10_000_000
+    tables.enqueue([tables.new(TASKS[0], key="y", delay=-9, queue=queue) for queue in ("first", "default", "other")])
+    assert keys(tables.claim(room=1, queues={"first": 1})) == ["y"]
+
+    # At first it is "x", "y", which blocks the last job; then the fourth job of "x" is unparked.
+    assert keys(tables.claim(room=2)) == ["x", "x"]
+    assert parked(tables) == 0
+    assert keys(tables.claim(room=3, queues={"other": 3})) == ["y"]
+
+
+def test_what_one_process_parks_another_one_unparks(file: tuple[Tables, Tables]) -> None:
+    one, other = file
+    one.declare(ONE_BY_KEY)
+    one.enqueue([one.new(TASKS[0], key="x") for _ in range(3)])
+    (running,) = one.claim(room=9)
+    assert parked(other) == 2
+    assert other.claim(room=9) == ()
+    other.settle(running.claim, Succeeded())
+
+    assert len(one.claim(room=9)) == 1
+
+
+@pytest.mark.parametrize("by_lane", [False, True])
+def test_a_lane_that_another_process_adds_is_found_at_once(file: tuple[Tables, Tables], by_lane: bool) -> None:
+    one, other = file
+    one.by_lane = by_lane
+    for number in range(3):
+        assert one.claim(room=9) == ()
+        other.enqueue([other.new(TASKS[0], queue=f"q{number}")])
+        (found,) = one.claim(room=9)
+        assert found.claim.job.queue == f"q{number}"
+
+
+def test_lanes_that_were_rolled_back_are_not_remembered(tables: Tables) -> None:
+    tables.by_lane = True
+    request = ClaimRequest(node=tables.node, term=tables.term, tasks=frozenset(TASKS), room=9)
+    with pytest.raises(ZeroDivisionError), tables as session:
+        enqueue.enqueue(session, [tables.new(TASKS[0], queue="gone")])
+        assert len(claim.claim(session, request).deliveries) == 1
+        raise ZeroDivisionError
+    tables.enqueue([tables.new(TASKS[1], queue="came")])  # under the number of the lane that is gone
+
+    assert [one.claim.job.queue for one in tables.claim(room=9)] == ["came"]
+
+
+def test_after_a_walk_in_vain_claims_go_by_lane_for_a_while(tables: Tables) -> None:
+    asked: list[bool] = []
+    here = ClaimRequest(node=tables.node, term=tables.term, tasks=frozenset({TASKS[0]}))
+    tables.enqueue([tables.new(TASKS[1], delay=-9) for _ in range(2000)])
+    tables.enqueue([tables.new(TASKS[0]) for _ in range(40)])
+    for _ in range(36):
+        with tables as session, patch.object(claim, "walk", wraps=selection.walk) as walk:
+            assert len(claim.claim(session, here).deliveries) == 1
+        asked.append(walk.called)
+
+    assert asked == [True, *[False] * 32, True, False, False]
+
+
+def test_a_node_with_queues_of_its_own_goes_by_lane_and_others_do_not(tables: Tables) -> None:
+    tables.enqueue([tables.new(TASKS[0]) for _ in range(3)])
+    for fields, walks in (
+        ({"queues": {"default": 1}}, False),
+        ({"queues": {"x": 1}, "others": True}, True),
+        ({}, True),
+    ):
+        with patch.object(claim, "walk", wraps=selection.walk) as walk:
+            assert len(tables.claim(**fields)) == 1
+        assert walk.called == walks
+
+
+HALF = 1000
+
+
+def effort(prepare: Callable[[Tables], None], **fields: object) -> int:
+    """Count the hundreds of steps that SQLite's machine takes for a claim of two, which is not the first one."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        tables = Tables(connection)
+        prepare(tables)
+        tables.enqueue([tables.new(TASKS[0]) for _ in range(9)])
+        wanted: dict[str, object] = {"tasks": frozenset({TASKS[0]}), "room": 2, **fields}
+        assert tables.claim(**wanted)
+        steps = count()
+
+        def step() -> None:
+            next(steps)
+
+        request = ClaimRequest(node=tables.node, term=tables.term, **wanted)  # type: ignore[arg-type] # as the fields are
+        with tables as session:
+            connection.set_progress_handler(step, 100)
+            found = claim.claim(session, request).deliveries
+            connection.set_progress_handler(None, 0)
+        assert [one.key for one in found] == [None, None]
+        return next(steps)
+
+
+def in_front(tables: Tables, **fields: object) -> None:
+    tables.enqueue([tables.new(TASKS[0], **{"delay": -100, **fields}) for _ in range(HALF * 2)])  # type: ignore[arg-type] # as above
+
+
+def of_another_task(tables: Tables) -> None:
+    tables.enqueue([tables.new(TASKS[1], delay=-100) for _ in range(HALF * 2)])
+
+
+def of_a_paused_queue(tables: Tables) -> None:
+    in_front(tables, queue="paused")
+    with tables as session:
+        operate.pause(session, "paused", "", "")
+
+
+def behind_a_full_queue(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.QUEUE, name="full", concurrency=1))
+    in_front(tables, queue="full")
+    assert len(tables.claim(queues={"full": 9}, room=9)) == 1
+
+
+def behind_a_full_key(tables: Tables) -> None:
+    tables.declare(ONE_BY_KEY)
+    in_front(tables, key="x")
+    assert len(tables.claim(room=9)) == 1
+
+
+def later(tables: Tables) -> None:
+    in_front(tables, delay=100, priority=90)
+
+
+def in_many_queues(tables: Tables) -> None:
+    tables.enqueue([tables.new(TASKS[0], delay=1 + number % 9, queue=f"q{number}") for number in range(HALF)])
+
+
+@pytest.mark.parametrize(
+    "obstacle", [of_another_task, of_a_paused_queue, behind_a_full_queue, behind_a_full_key, later, in_many_queues]
+)
+def test_a_claim_reads_no_job_that_it_does_not_give_out(obstacle: Callable[[Tables], None]) -> None:
+    """The gates that some of them declare cost a little."""
+    assert effort(obstacle) <= effort(lambda _: None) + 8
+
+
+def test_a_node_of_a_quiet_queue_does_not_read_the_backlog_of_another(tables: Tables) -> None:
+    del tables
+    assert effort(in_front_of_another_queue, queues={"default": 9}) <= effort(lambda _: None) + 4
+
+
+def in_front_of_another_queue(tables: Tables) -> None:
+    in_front(tables, queue="busy")
+
+
+def test_the_view_of_a_queue_counts_what_waits_and_runs(tables: Tables) -> None:
+    with tables as session:
+        enqueue.enqueue(session, [tables.new(TASKS[n % 2], key=KEYS[n % 3], priority=n) for n in range(10)])
+    tables.claim(room=4)
+    with tables as session:
+        (view,) = inspect.queues(session)
+
+    assert (view.name, view.waiting, view.running) == ("default", 6, 4)
