@@ -108,7 +108,8 @@ def _grab(
     rows = sorted(rows, key=_ORDER)
     if len(sources) > 1:
         rows.sort(key=lambda row: -row[_PRIORITY])
-    lines.advance(began, {Source(line, row[_PRIORITY]): (run_at_of(row), row[0]) for row in rows}, now, 0)
+    last = {row[_PRIORITY]: row for row in rows}
+    lines.advance(began, {Source(line, priority): (run_at_of(row), row[0]) for priority, row in last.items()}, now, 0)
     traces = yield from traces_of(rows)
     deliveries = tuple(delivery(request.node, row, traces.get(row[0])) for row in rows)
     due = now if lines.expects or _has_others(lines, request) else _later(rows[0])

@@ -119,15 +119,15 @@ class Handle:
         """Report changes of jobs: announce what became claimable by them."""
         if not written or not self._connections.is_open:
             return
-        after = [one.change.after for one in written]
-        again = [job for job in after if job is not None and job.state in WAITING]
+        changes = [one.change for one in written]
+        again = [change.after for change in changes if change.after is not None and change.after.state in WAITING]
         waiting = [job.run_at for job in again]
         frees = self._may_free(written)
         if frees:
             self._lines.read_others(is_empty=False)
         if any(job.is_suspect for job in again):
             self._lines.suspects = True
-        of_schedule = any(one.change.before.of_schedule for one in written)  # a slot may wait for the end of its run
+        of_schedule = any(change.before.of_schedule for change in changes)  # a slot may wait for the end of its run
         if waiting or frees:
             self._bells.announce(waiting, None if frees else len(waiting), anything=of_schedule)
         elif of_schedule:

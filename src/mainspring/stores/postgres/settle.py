@@ -24,7 +24,7 @@ from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import AttemptView, Settled, Settlement, Verdict
 from mainspring.stores.schedules import End, end_of
 
-_LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
+_LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """Up to then, an instant in seconds is exact to the microsecond; the driver takes a tenth of the time to write it."""
 _SUCCEED: Final = statement("settle_success")
 _READ: Final = statement("settle_read")
@@ -71,7 +71,8 @@ def successes(settlements: Sequence[Settlement]) -> tuple[NodeId, list[int]] | N
         and not one.keeps_place
         and not one.change.before.of_schedule  # whose run is to be told
         and one.change.after is not None
-        and _epoch(one.change.after.keep_until) < _LATEST
+        and one.change.after.keep_until is not None
+        and one.change.after.keep_until < _LATEST
     ]
     if not plain or len({one.change.before.id for one in settlements}) < len(settlements):
         return None
