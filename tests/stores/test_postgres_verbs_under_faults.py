@@ -205,7 +205,7 @@ async def test_nothing_is_claimed_from_a_queue_that_was_paused_after_a_look_at_i
     async with crowd(postgres, postgres_schema) as those:
         node, other = await those.node(), await those.open()
         await node.store.enqueue([new(queue="mail"), new()])
-        claimed = await staged(node.claim(2), before_take=lambda: other.pause("mail"))
+        claimed = await staged(node.claim(2), before_grab_task=lambda: other.pause("mail"))
 
         assert [delivery.claim.job.queue for delivery in claimed.deliveries] == ["default"]
 
@@ -222,7 +222,7 @@ async def test_a_job_that_is_moved_while_it_is_claimed_keeps_its_new_place(
         async def meanwhile() -> None:
             await those.command(other, moved.id, MoveJob(queue="quick", priority=90))
 
-        claimed = await staged(node.claim(2), before_take=meanwhile)
+        claimed = await staged(node.claim(2), before_grab_task=meanwhile)
         deliveries = [*claimed.deliveries, *await node.take()]
         (found,) = (delivery for delivery in deliveries if delivery.claim.job.id == moved.id)
         assert (found.claim.job.queue, found.claim.job.priority) == ("quick", 90)
@@ -262,7 +262,7 @@ async def test_what_a_node_is_given_when_it_has_just_been_declared_dead_is_found
         job = new()
         await node.store.enqueue([job])
         try:
-            claimed = await staged(node.claim(), before_take=lambda: reaper.store.declare_dead(node.id, node.term))
+            claimed = await staged(node.claim(), before_grab_task=lambda: reaper.store.declare_dead(node.id, node.term))
         except NodeGone:
             assert await reaper.store.orphans(10) == ()
         else:

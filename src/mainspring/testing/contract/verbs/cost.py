@@ -82,7 +82,8 @@ class CostContract(Contract):
     async def test_a_paused_queue_in_front_costs_nothing(self, world: World) -> None:
         node = await world.node()
         alone = await cost(world, node)
-        await world.enqueue_all(world.new(queue="paused", priority=100) for _ in range(MANY))
+        since = world.now - HOUR
+        await world.enqueue_all(world.new(queue="paused", priority=100, run_at=since) for _ in range(MANY))
         await world.store.pause("paused")
 
         crowded = await cost(world, node)
