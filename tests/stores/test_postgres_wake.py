@@ -14,12 +14,18 @@ import asyncpg
 import psycopg
 import pytest
 
-from mainspring import Limit, Mainspring
+from mainspring import Limit, Mainspring, Retry
 from mainspring.stores.announcements import JobsAnnounced, JobsTaken, Notice, OtherChange
 from mainspring.stores.postgres import PostgresStore, post
 from mainspring.stores.postgres.connected import Connected
 from mainspring.stores.postgres.handle import HINTS_AT_ONCE
-from mainspring.stores.postgres.payloads import ANYTHING, ENDED, Announcement, Outgoing, decode, encode_announcement
+from mainspring.stores.postgres.payloads import (
+    ENDED,
+    Outgoing,
+    decode,
+    encode_announcement,
+    encode_taken,
+)
 from mainspring.stores.postgres.skew import Skew
 from mainspring.stores.postgres.wake import Bells, channel_of
 from tests.servers.metronome import metronome
@@ -137,35 +143,58 @@ def threads() -> list[str]:
 
 def due(payload: str) -> datetime | None:
     announced = decode(payload).announced
-    return None if announced is None else announced.due
+    return announced.dues[0] if announced is not None and announced.dues else None
 
 
 @pytest.mark.parametrize(
     "dues", [(), (NOON,), (datetime(1970, 1, 1, tzinfo=UTC),), (datetime(1, 1, 1, tzinfo=UTC), NOON, NOON + SECOND)]
 )
+@pytest.mark.parametrize("were_held_back", [True, False])
 @pytest.mark.parametrize(("jobs", "for_everyone"), [(None, False), (7, False), (None, True)])
 @pytest.mark.parametrize("group", ["", "abc"])
 @pytest.mark.parametrize("anything", [True, False])
 def test_an_announcement_is_read_as_it_was_written(
-    dues: tuple[datetime, ...], jobs: int | None, group: str, *, for_everyone: bool, anything: bool
+    dues: tuple[datetime, ...],
+    jobs: int | None,
+    group: str,
+    *,
+    were_held_back: bool,
+    for_everyone: bool,
+    anything: bool,
 ) -> None:
-    written = encode_announcement(Announcement("key", dues, jobs, for_everyone, group), anything=anything)
-    announced, taken, is_other_change = decode(written, local=True)
-    assert announced == JobsAnnounced(
+    announced = JobsAnnounced(
         key="key",
+        dues=dues,
+        were_held_back=were_held_back,
         jobs=jobs,
         for_everyone=for_everyone,
-        due=dues[0] if dues else None,
-        later=dues[1:],
-        local=True,
         group=group,
+        local=True,
     )
-    assert (taken, is_other_change) == (None, anything)
+    assert decode(encode_announcement(announced, anything=anything), local=True) == (announced, None, anything)
+
+
+@pytest.mark.parametrize("dues", [(), (NOON,), (NOON, NOON + SECOND)])
+def test_a_report_of_taken_jobs_is_read_as_it_was_written(dues: tuple[datetime, ...]) -> None:
+    taken = JobsTaken(group="group", keys=("key", "@1"), dues=dues)
+    assert decode(encode_taken(taken)) == (None, taken, False)
 
 
 @pytest.mark.parametrize(
     "payload",
-    ["", "noon", "9" * 40, "-", "1.5", "jobs", "jobs x key 1 -", "jobs 1 key x -", f"also {'9' * 40} key 1 -"],
+    [
+        "",
+        "noon",
+        "9" * 40,
+        "-",
+        "1.5",
+        "jobs",
+        "jobs x key 1 -",
+        "jobs 1,now key 1 -",
+        "jobs 1 key x -",
+        f"also {'9' * 40} key 1 -",
+        "taken group x key",
+    ],
 )
 def test_a_payload_that_is_not_understood_may_mean_anything_but_jobs(payload: str) -> None:
     assert decode(payload) == (None, None, True)
@@ -173,44 +202,66 @@ def test_a_payload_that_is_not_understood_may_mean_anything_but_jobs(payload: st
 
 @pytest.mark.parametrize("word", ["it's", "a'; DROP TABLE jobs; --", "@1", "@x", "A", "é", "a\n", ""])
 def test_a_key_or_group_that_is_not_ours_is_never_sent_back(word: str) -> None:
-    for payload in (f"jobs 1 {word} 1 -", f"also 1 key 1 {word}", f"taken {word} key"):
+    for payload in (f"jobs 1 {word} 1 -", f"also 1 key 1 {word}", f"taken {word} - key"):
         assert decode(payload) == (None, None, True)
-    assert decode(f"taken group a{word}").taken is None or word == ""
-    assert decode("taken group @1").taken == JobsTaken(group="group", keys=("@1",))
+    assert decode(f"taken group - a{word}").taken is None or word == ""
 
 
 def test_payloads_that_wait_are_merged_into_as_few_as_possible() -> None:
     outgoing = Outgoing()
     assert not outgoing.is_waiting
     for number, dues in enumerate([(NOON,), (NOON - SECOND,), (NOON + SECOND, NOON + 2 * SECOND)]):
-        outgoing.add_payload(encode_announcement(Announcement(f"key{number}", dues, 1), anything=False))
+        outgoing.announce(JobsAnnounced(key=f"key{number}", dues=dues, jobs=1))
         assert outgoing.is_waiting
-    outgoing.add_payload(ENDED)
-    outgoing.add_taken(JobsTaken(group="a", keys=("1",)))
-    outgoing.add_taken(JobsTaken(group="b", keys=("2",)))
-    outgoing.add_payload("taken a 3")
+    outgoing.ended = True
+    outgoing.report_taken(JobsTaken(group="a", keys=("1",), dues=(NOON,)))
+    outgoing.report_taken(JobsTaken(group="b", keys=("2",)))
+    outgoing.report_taken(JobsTaken(group="a", keys=("3",), dues=(NOON - SECOND,)))
+    merged = JobsAnnounced(key="key2", dues=(NOON - SECOND, NOON + SECOND, NOON + 2 * SECOND), jobs=3)
     assert outgoing.payloads(NOON) == [
-        encode_announcement(Announcement("key2", (NOON - SECOND, NOON + SECOND, NOON + 2 * SECOND), 3), anything=False),
-        "taken a 1 3",
-        "taken b 2",
+        encode_announcement(merged, anything=False),
+        encode_taken(JobsTaken(group="a", keys=("1", "3"), dues=(NOON - SECOND, NOON))),
+        "taken b - 2",
     ]
-    outgoing.add_payload(ANYTHING)
+    outgoing.anything = True
     assert outgoing.payloads(NOON)[0].startswith("also ")
 
 
 def test_a_count_that_is_unknown_stays_so_and_everyone_stays_everyone() -> None:
     outgoing = Outgoing()
-    for announcement in (Announcement("a", (NOON,), 1), Announcement("b", (), None, True), Announcement("c", (), 1)):
-        outgoing.add_payload(encode_announcement(announcement, anything=False))
-    assert outgoing.announcement == Announcement("c", (NOON,), None, True, "")
+    outgoing.announce(JobsAnnounced(key="a", dues=(NOON,), jobs=1))
+    outgoing.announce(JobsAnnounced(key="b", for_everyone=True))
+    outgoing.announce(JobsAnnounced(key="c", jobs=1))
+    assert outgoing.announced == JobsAnnounced(key="c", dues=(NOON,), for_everyone=True)
+
+
+def test_a_place_that_was_freed_is_not_hidden_by_a_job_that_is_due_later() -> None:
+    outgoing = Outgoing()
+    outgoing.announce(JobsAnnounced(key="a", were_held_back=True))
+    outgoing.announce(JobsAnnounced(key="b", dues=(NOON,), jobs=1))
+    (payload,) = outgoing.payloads(NOON - SECOND)
+    assert decode(payload).announced == JobsAnnounced(key="b", dues=(NOON,), were_held_back=True)
+
+
+def test_notifications_that_could_not_be_sent_come_before_later_ones() -> None:
+    earlier, later = Outgoing(), Outgoing()
+    earlier.announce(JobsAnnounced(key="a", dues=(NOON,), jobs=1))
+    earlier.report_taken(JobsTaken(group="g", keys=("a",)))
+    earlier.anything = True
+    later.announce(JobsAnnounced(key="b", dues=(NOON,), jobs=1))
+    earlier.merge(later)
+    assert earlier.payloads(NOON) == [
+        encode_announcement(JobsAnnounced(key="b", dues=(NOON,), jobs=2), anything=True),
+        "taken g - a",
+    ]
 
 
 def test_a_payload_keeps_within_the_limit_of_postgresql() -> None:
     outgoing = Outgoing()
     for number in range(1000):
-        announcement = Announcement(f"{number:016}", (NOON + number * SECOND,), 1, False, "g" * 12)
-        outgoing.add_payload(encode_announcement(announcement, anything=False))
-        outgoing.add_taken(JobsTaken(group="g" * 12, keys=(f"{number:016}",)))
+        due = NOON + number * SECOND
+        outgoing.announce(JobsAnnounced(key=f"{number:016}", dues=(due,), were_held_back=True, jobs=1, group="g" * 12))
+        outgoing.report_taken(JobsTaken(group="g" * 12, keys=(f"{number:016}",), dues=(due,)))
     assert all(len(payload) < 8000 for payload in outgoing.payloads(NOON))
 
 
@@ -283,7 +334,7 @@ async def test_what_has_no_time_does_not_hide_what_has_one(postgres: Server, pos
         await until(lambda: notified, "both are heard of")
         await asyncio.sleep(0.1)
         received = [decode(payload) for _, payload in notified]
-        assert min(one.announced.due or NOON for one in received if one.announced) == NOON - SECOND
+        assert min(one.announced.dues[0] for one in received if one.announced) == NOON - SECOND
         assert any(one.is_other_change for one in received)
 
 
@@ -573,14 +624,14 @@ async def test_jobs_are_announced_here_at_once_and_there_under_the_same_key(
         here.bells.announce([NOON], 3)
         (mine,) = here.notices
         assert isinstance(mine, JobsAnnounced)
-        assert (mine.jobs, mine.due, mine.local, mine.group) == (3, NOON, True, "here")
+        assert (mine.jobs, mine.dues, mine.local, mine.group) == (3, (NOON,), True, "here")
         await until(lambda: there.notices, "it is received")
         (theirs,) = there.notices
         assert isinstance(theirs, JobsAnnounced)
-        assert (theirs.key, theirs.jobs, theirs.due, theirs.local, theirs.group) == (
+        assert (theirs.key, theirs.jobs, theirs.dues, theirs.local, theirs.group) == (
             mine.key,
             3,
-            NOON,
+            (NOON,),
             False,
             "here",
         )
@@ -589,6 +640,25 @@ async def test_jobs_are_announced_here_at_once_and_there_under_the_same_key(
         there.bells.taken(JobsTaken(group="there", keys=(theirs.key,)))
         await until(lambda: len(here.notices) > 1, "the report is received")
         assert here.notices[1] == JobsTaken(group="there", keys=(mine.key,))
+
+
+@on_real_time
+async def test_a_commit_that_was_reported_here_is_not_reported_again_by_its_own_notification(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
+        await here.subscribe()
+        hint = here.bells.hint([NOON], jobs=1, anything=False)
+        assert hint is not None
+        here.bells.told(hint)
+        postgres.sql("SELECT pg_notify(%s, %s)", list(hint))
+        there.bells.announce([NOON], 1)
+        await until(lambda: len(here.notices) > 1, "the notification of another process is received")
+        mine, theirs = here.notices
+        assert isinstance(mine, JobsAnnounced)
+        assert isinstance(theirs, JobsAnnounced)
+        assert (mine.local, theirs.local) == (True, False)
+        assert mine.key != theirs.key
 
 
 @on_real_time
@@ -602,7 +672,7 @@ async def test_a_report_of_taken_jobs_does_not_wait_for_the_pause_between_notifi
         here.bells.ended()
         here.bells.taken(JobsTaken(group="g", keys=("a",)))
         await until(lambda: len(notified) == 3, "both were sent")
-        assert [payload for _, payload in notified[1:]] == [ENDED, "taken g a"]
+        assert [payload for _, payload in notified[1:]] == [ENDED, "taken g - a"]
         here.bells.taken(JobsTaken(group="g", keys=("b",)))
         await asyncio.sleep(0.1)
         assert len(notified) == 3, "but there is a pause between two of them"
@@ -635,8 +705,9 @@ async def test_the_end_of_a_job_announces_jobs_only_where_it_frees_a_place(
     @app.task(name="plain")
     async def plain() -> None: ...
 
-    @app.task(name="limited", limit=Limit(concurrency=1))
-    async def limited() -> None: ...
+    @app.task(name="limited", limit=Limit(concurrency=1), retry=Retry.fixed("1h", max_attempts=2))
+    async def limited(*, fails: bool) -> None:
+        assert not fails
 
     notices: list[Notice] = []
     await elsewhere.open()
@@ -647,13 +718,16 @@ async def test_the_end_of_a_job_announces_jobs_only_where_it_frees_a_place(
 
             def announced() -> list[tuple[int | None, bool]]:
                 jobs = [one for one in notices if isinstance(one, JobsAnnounced) and not one.for_everyone]
-                return [(one.jobs, one.due is None) for one in jobs]
+                return [(one.jobs, one.were_held_back) for one in jobs]
 
             await (await plain.enqueue()).result("30s")
             await until(announced, "the enqueue was announced")
-            await (await limited.enqueue()).result("30s")
+            await (await limited.enqueue(fails=False)).result("30s")
             await until(lambda: (None, True) in announced(), "a place was freed")
             assert announced() == [(1, False), (1, False), (None, True)]
+            await limited.enqueue(fails=True)  # its next attempt is due in an hour, but the place is free at once
+            await until(lambda: len(announced()) == 5, "a place was freed by a job that will be tried again")
+            assert announced()[3:] == [(1, False), (None, True)]
     finally:
         await elsewhere.close()
 

@@ -4,7 +4,7 @@ A job needs one node, and a notification reaches all of them. So nodes that clai
 turns, in waves: the first wave has as many nodes as there are jobs, each later wave twice as many as the one before and
 starts `WAVE_S` later. A node whose claim leaves nothing reports that the announcement is taken, and nodes of later waves
 do not claim for it. The waves double so that a job waits little when most nodes are full: the last of 12 nodes starts in
-the fourth wave, the last of a thousand in the tenth.
+the fourth wave. After `MAX_WAIT_S` all nodes claim, whatever their wave.
 
 All nodes compute the same order, by a hash of the announcement and the id of the node: it differs from one announcement
 to the next, so that jobs are spread over nodes. Pure; nothing here is more than a hint.
@@ -24,9 +24,9 @@ MAX_WAIT_S: Final = 0.075
 
 
 def wave_of(key: str, me: NodeId, peers: Iterable[NodeId], *, jobs: int = 1) -> int:
-    """Return in which wave a node claims, counted from 0, for an announcement of so many jobs.
+    """Return the wave in which a node claims, counted from 0, for an announcement of so many jobs.
 
-    `peers` are the live nodes that claim the same; it does not matter whether the node itself is among them.
+    `peers` are the live nodes of its group, with or without the node itself.
     """
     mine = _position(key, me)
     rank = sum(_position(key, peer) < mine for peer in peers)

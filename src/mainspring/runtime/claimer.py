@@ -3,7 +3,7 @@
 Claimed ahead are as many jobs as places become free in a tenth of a second at the present rate: a node of slow jobs
 holds no job that another node could start, and a node of quick jobs saves round trips.
 
-Where the store announces jobs, nodes take turns (`announced.py`), and a place that becomes free leads to a claim only if
+Where the store announces jobs, nodes take turns (`claim_turns.py`), and a place that becomes free leads to a claim only if
 there may be something to claim.
 """
 
@@ -11,12 +11,13 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from mainspring.clock import Clock
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
-from mainspring.runtime.announced import Announced, Begun
+from mainspring.runtime.claim_turns import Begun, ClaimTurns
 from mainspring.runtime.keeper import Membership
 from mainspring.runtime.runner import Runner
 from mainspring.stores.announcements import Announcements
@@ -41,6 +42,8 @@ class Result(NamedTuple):
     jobs: int = 0
     is_drained: bool = False
     """Whether nothing that is due is left for this node."""
+    next_due: datetime | None = None
+    """When another job is due, if that is not yet."""
 
 
 class Claimer:
@@ -70,13 +73,13 @@ class Claimer:
         self._roll = roll
         self._pace = Pace()
         self._claimed_at = -math.inf
-        self.announced = Announced(store, now=store.now, wake=self.wake) if isinstance(store, Announcements) else None
+        self.turns = ClaimTurns(store, now=store.now, wake=self.wake) if isinstance(store, Announcements) else None
         """Where the store announces jobs; else every hint leads to a claim."""
 
     def place_freed(self) -> None:
         """Claim for a free place, unless the last claim left nothing and no announcement waits."""
         is_late = self._clock.monotonic() - self._claimed_at >= LOOK  # a full node does not look by itself
-        if self.announced is None or self.announced.expects_jobs or is_late:
+        if self.turns is None or self.turns.expects_jobs or is_late:
             self.wake.notify_one()
 
     async def step(self) -> Directive:
@@ -87,27 +90,35 @@ class Claimer:
         light, heavy = self._tasks()
         ahead = self._pace.ahead(self._runner.bodies_ended, self._clock.monotonic())
         self._runner.expects(ahead)
-        begun = self.announced.begin_claim() if self.announced else None
+        begun = self.turns.begin_claim() if self.turns else None
         # Jobs for process slots are claimed first, or light jobs would take every place that becomes free.
         room, early = self._runner.room_for_heavy(ahead) if heavy else (0, 0)
         first = await self._claim(me, heavy, self._runner.take_heavy, room=room, ahead=early)
         # A last chance is claimed only when a place is free, which is never seen while light jobs are claimed ahead.
         ahead = 0 if early and first.wait == AGAIN else max(0, ahead - self._runner.buffered)
         second = await self._claim(me, light, self._runner.take, room=self._runner.room, ahead=ahead)
-        if self.announced and begun:
-            self._record(self.announced, begun, first, second)
+        if self.turns and begun:
+            self._record(self.turns, begun, light | heavy, first, second)
         wait = min(first.wait, second.wait)
         if wait <= 0:
             return Proceed()
         await asyncio.sleep(0)  # what was started begins now, and not after all that it takes to go to sleep: 0.1 ms
         return Sleep(wait, wakeable=True)
 
-    def _record(self, announced: Announced, begun: Begun, *results: Result) -> None:
-        if any(one.is_made for one in results):
-            jobs = sum(one.jobs for one in results)
-            announced.end_claim(begun, jobs=jobs, is_drained=all(one.is_drained for one in results))
-        else:
-            announced.skip_claim(begun)
+    def _record(self, turns: ClaimTurns, begun: Begun, tasks: frozenset[Name], *results: Result) -> None:
+        if not any(one.is_made for one in results):
+            turns.skip_claim(begun)
+            return
+        dues = [one.next_due for one in results if one.next_due is not None]
+        turns.end_claim(
+            begun,
+            tasks=tasks,
+            jobs=sum(one.jobs for one in results),
+            is_drained=all(one.is_drained for one in results),
+            next_due=min(dues, default=None),
+        )
+        for due in dues if turns.is_reliable else ():
+            turns.remember_due(due)  # only now: announcements that the claim has handled are no longer pending
 
     async def _claim(
         self, me: Membership, tasks: frozenset[Name], take: Callable[[Delivery], None], *, room: int, ahead: int
@@ -136,8 +147,13 @@ class Claimer:
                     take(delivery)
         except NodeGone:  # the keeper will learn it too, join again, and wake us
             return Result(self._look(), is_made=True)
-        wait = self._wait(request, claimed)
-        return Result(wait, is_made=True, jobs=len(claimed.deliveries), is_drained=self._is_drained(request, claimed))
+        return Result(
+            wait=self._wait(request, claimed),
+            is_made=True,
+            jobs=len(claimed.deliveries),
+            is_drained=self._is_drained(request, claimed),
+            next_due=claimed.next_due if claimed.next_due and claimed.next_due > self._store.now() else None,
+        )
 
     def _rooms(self) -> Mapping[str, int] | None:
         rooms = self._runner.rooms()
@@ -153,10 +169,8 @@ class Claimer:
             return self._look()
         due_in = (claimed.next_due - self._store.now()).total_seconds()
         if due_in > 0:
-            if self.announced is None or not self.announced.is_reliable:
-                return min(self._look(), due_in)
-            self.announced.remember_due(claimed.next_due)  # other nodes wait for the same instant
-            return self._look()
+            is_turn = self.turns is not None and self.turns.is_reliable  # other nodes wait for the same instant
+            return self._look() if is_turn else min(self._look(), due_in)
         if (
             request.ahead
         ):  # the next job may be a last chance, which is claimed only when no other waits and a place is free

@@ -187,8 +187,8 @@ class Node:
         parts.duties.start(self._duties, parts.service("reaper", parts.reaper))
         parts.duties.start(self._duties, parts.service("orders", self._orders))
         parts.duties.start(self._duties, parts.pruner_service())
-        announced = parts.claimer.announced
-        self._unwatch = announced.subscribe(self._on_other_change) if announced else self._store.watch(self._on_hint)
+        turns = parts.claimer.turns
+        self._unwatch = turns.subscribe(self._on_other_change) if turns else self._store.watch(self._on_hint)
         parts.duties.start(self._intake, parts.service("claimer", parts.claimer))
         if self.settings.ticker:
             parts.duties.start(self._intake, parts.service("ticker", parts.ticker))
@@ -229,8 +229,8 @@ class Node:
     def _on_renewed(self, beat: Beat) -> None:
         self._end_silence()
         self._parts.reaper.renewed(beat)
-        if self._parts.claimer.announced:
-            self._parts.claimer.announced.renewed(self.id, beat.pulse.nodes)
+        if self._parts.claimer.turns:
+            self._parts.claimer.turns.renewed(self.id, beat.pulse.nodes)
         self._parts.services.renewed(beat)
         if self._parts.overview:
             self._parts.overview.renewed(beat)

@@ -16,25 +16,27 @@ class JobsAnnounced(Struct, frozen=True, kw_only=True):
 
     key: str
     """Identifies the announcement; the same in all processes that receive it."""
+    dues: tuple[datetime, ...] = ()
+    """When the jobs are due: the least instant, and the first few that are still to come."""
+    were_held_back: bool = False
+    """Jobs behind a limit or a breaker may be claimable now, whatever `dues` has."""
     jobs: int | None = None
     """How many, or more than that; None: unknown."""
     for_everyone: bool = False
     """Anything may have become claimable: nodes do not take turns."""
-    due: datetime | None = None
-    """When the first of them is due; None: some time ago."""
-    later: tuple[datetime, ...] = ()
-    """When more of them are due, if that is in the future; the first few."""
     local: bool = False
     """It was committed by this process."""
     group: str = ""
-    """Group of the nodes in the process that committed it: they claim at once (`core.turns.group_of`)."""
+    """Group of a node in the process that committed it, which claims at once (`core.turns.group_of`)."""
 
 
 class JobsTaken(Struct, frozen=True, kw_only=True):
-    """After these announcements, a claim left no job for the nodes of a group."""
+    """After these announcements, a claim left no due job for the nodes of a group."""
 
     group: str
     keys: tuple[str, ...]
+    dues: tuple[datetime, ...] = ()
+    """When the next jobs are due, as far as these claims found."""
 
 
 class OtherChange(Struct, frozen=True):
@@ -57,7 +59,7 @@ class Announcements(Protocol):
         ...
 
     def report_taken(self, taken: JobsTaken) -> None:
-        """Notify other nodes that announcements were answered; several reports may become one notification."""
+        """Notify other nodes that the jobs of announcements are taken; several reports may become one notification."""
         ...
 
     @property

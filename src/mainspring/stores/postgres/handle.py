@@ -18,7 +18,6 @@ from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.head import Head
 from mainspring.stores.postgres.holdings import Holdings
 from mainspring.stores.postgres.lines import Lines
-from mainspring.stores.postgres.rules import LONG_AGO
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.skew import Skew
 from mainspring.stores.postgres.transaction import PostgresTransaction
@@ -129,7 +128,8 @@ class Handle:
             self._lines.suspects = True
         of_schedule = any(change.before.of_schedule for change in changes)  # a slot may wait for the end of its run
         if waiting or frees:
-            self._bells.announce(waiting, None if frees else len(waiting), anything=of_schedule)
+            jobs = None if frees else len(waiting)
+            self._bells.announce(waiting, jobs, were_held_back=frees, anything=of_schedule)
         elif of_schedule:
             self._bells.committed(None)
         else:
@@ -161,7 +161,7 @@ class Handle:
         return {when if isinstance(when, datetime) else now + when for when in {job.run_at for job in new}}
 
     def _hint(self, least: datetime) -> Hint | None:
-        """What to say when a user's own transaction is committed, which may be late: marks will have gone on by then."""
+        """Return the notification of a user's transaction, due now at the latest: positions move on before it commits."""
         return self._users_hint(min(self.now(), least))
 
     def _users_hint(self, least: datetime | None) -> Hint | None:
@@ -178,9 +178,10 @@ class Handle:
         return transaction
 
     def _opened_up(self) -> None:
-        """Tell everyone that what was held back may be claimed, however long it has been due."""
+        """Report that jobs which were held back may be claimable, however long they have been due."""
         self._lines.forget_positions()
-        self._committed(LONG_AGO)
+        if self._connections.is_open:
+            self._bells.opened()
 
 
 _ALL: Final["weakref.WeakSet[Handle]"] = weakref.WeakSet()

@@ -1,19 +1,20 @@
-"""Payloads of NOTIFY: their format, and merging of those that wait to be sent.
+"""Payloads of NOTIFY: their format, and merging of notifications that wait to be sent.
 
 | payload | meaning |
 | --- | --- |
-| empty, or not understood | anything but jobs that became claimable: schedules, locks, outboxes |
+| empty, or of another form | anything but jobs that became claimable: schedules, locks, outboxes |
 | `ended` | jobs ended, and nothing became claimable |
 | `jobs DUE KEY COUNT GROUP` | jobs became claimable, and nothing else changed |
 | `also DUE KEY COUNT GROUP` | the same, and anything else may have changed |
-| `taken GROUP KEY KEY …` | after these announcements, a claim left nothing to nodes of the group |
+| `taken GROUP DUE KEY KEY …` | after these announcements, a claim left no due job for the nodes of the group |
 
-DUE has instants in microseconds since 1970, separated by commas: the least, and the first few that are still to come; it
-is `-` if marks need not be pulled back. COUNT is a number, `-` if unknown, or `*` if no
-node waits for its turn. GROUP is that of the nodes in the process that sent it, or `-`.
+DUE has instants in microseconds since 1970, separated by commas: the least, and the first few that are still to come.
+`now` in front of them stands for jobs that a limit or a breaker held back: they are due, and claims have not passed them,
+so no position has to be moved back. `-`: no instant. COUNT is a number, `-` if unknown, or `*` if no node waits for its
+turn. GROUP is that of a node in the process that sent it, or `-`.
 
 Every role that can connect to the database can send such payloads. Keys are sent back, in the text of a NOTIFY: a payload
-with a key or group of other characters than ours is not understood.
+whose key or group has other characters than ours is treated as one of another form.
 """
 
 import re
@@ -21,6 +22,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from mainspring.stores.announcements import JobsAnnounced, JobsTaken
 
@@ -32,6 +35,7 @@ _JOBS: Final = "jobs"
 _ALSO: Final = "also"
 _TAKEN: Final = "taken"
 _NONE: Final = "-"
+_NOW: Final = "now"
 _EVERYONE: Final = "*"
 _KEY: Final = re.compile("[0-9a-z]+")
 _TAKEN_KEY: Final = re.compile("@?[0-9a-z]+")
@@ -45,56 +49,48 @@ _MAX_MERGED: Final = 64
 """Due times in one payload, beside the least, and of commits that wait to be sent."""
 
 
-class Announcement(NamedTuple):
-    """Jobs that became claimable."""
-
-    key: str
-    dues: tuple[datetime, ...]
-    """When they are due: the least first."""
-    jobs: int | None = None
-    for_everyone: bool = False
-    group: str = ""
-
-
 class Received(NamedTuple):
-    """What a payload says."""
+    """The contents of a payload."""
 
     announced: JobsAnnounced | None = None
     taken: JobsTaken | None = None
     is_other_change: bool = False
 
 
-def encode_announcement(announcement: Announcement, *, anything: bool) -> str:
-    key, dues, jobs, for_everyone, group = announcement
-    due = ",".join(str((one - EPOCH) // _MICROSECOND) for one in dues) or _NONE
-    count = _EVERYONE if for_everyone else _NONE if jobs is None else str(jobs)
-    return f"{_ALSO if anything else _JOBS} {due} {key} {count} {group or _NONE}"
+def encode_announcement(announced: JobsAnnounced, *, anything: bool) -> str:
+    due = _encode_dues(announced.dues, were_held_back=announced.were_held_back)
+    count = _EVERYONE if announced.for_everyone else _NONE if announced.jobs is None else str(announced.jobs)
+    return f"{_ALSO if anything else _JOBS} {due} {announced.key} {count} {announced.group or _NONE}"
+
+
+def encode_taken(taken: JobsTaken) -> str:
+    return " ".join([_TAKEN, taken.group, _encode_dues(taken.dues), *taken.keys])
 
 
 def decode(payload: str, *, local: bool = False) -> Received:
-    """Read a payload; one that is not understood may mean anything."""
-    match payload.split(" "):
-        case ["ended"]:
-            return Received()
-        case ["jobs" | "also" as kind, due, key, count, group] if _KEY.fullmatch(key) and _GROUP.fullmatch(group):
-            try:
-                dues = [] if due == _NONE else [EPOCH + int(one) * _MICROSECOND for one in due.split(",")]
+    """Read a payload; one of another form may mean anything."""
+    try:
+        match payload.split(" "):
+            case ["ended"]:
+                return Received()
+            case ["jobs" | "also" as kind, due, key, count, group] if _KEY.fullmatch(key) and _GROUP.fullmatch(group):
+                were_held_back, dues = _decode_dues(due)
                 announced = JobsAnnounced(
                     key=key,
-                    due=dues[0] if dues else None,
-                    later=tuple(dues[1:]),
+                    dues=dues,
+                    were_held_back=were_held_back,
                     jobs=None if count in {_NONE, _EVERYONE} else max(1, int(count)),
                     for_everyone=count == _EVERYONE,
                     local=local,
                     group="" if group == _NONE else group,
                 )
-            except (ValueError, OverflowError):
+                return Received(announced=announced, is_other_change=kind == _ALSO)
+            case ["taken", group, due, *keys] if _GROUP.fullmatch(group) and all(map(_TAKEN_KEY.fullmatch, keys)):
+                return Received(taken=JobsTaken(group=group, keys=tuple(keys), dues=_decode_dues(due)[1]))
+            case _:
                 return Received(is_other_change=True)
-            return Received(announced=announced, is_other_change=kind == _ALSO)
-        case ["taken", group, *keys] if _GROUP.fullmatch(group) and all(map(_TAKEN_KEY.fullmatch, keys)):
-            return Received(taken=JobsTaken(group=group, keys=tuple(keys)))
-        case _:
-            return Received(is_other_change=True)
+    except (ValueError, OverflowError):  # not a number, or not an instant
+        return Received(is_other_change=True)
 
 
 def first_dues(dues: Iterable[datetime], now: datetime) -> tuple[datetime, ...]:
@@ -105,58 +101,74 @@ def first_dues(dues: Iterable[datetime], now: datetime) -> tuple[datetime, ...]:
 
 @dataclass(slots=True)
 class Outgoing:
-    """What is to be sent, merged into as few payloads as possible."""
+    """Notifications that wait to be sent, merged into as few payloads as possible."""
 
-    announcement: Announcement | None = None
-    """One for all: with the least due time and the last key, because whoever claims after the last commit sees all."""
+    announced: JobsAnnounced | None = None
+    """One for all: with the least due time and the last key, because a claim after the last commit sees all jobs."""
     anything: bool = False
     ended: bool = False
-    taken: dict[str, list[str]] = field(default_factory=dict)
+    taken: dict[str, JobsTaken] = field(default_factory=dict)
+    """By group."""
 
     @property
     def has_changes(self) -> bool:
         """Whether there is anything but reports of taken announcements."""
-        return self.announcement is not None or self.anything or self.ended
+        return self.announced is not None or self.anything or self.ended
 
     @property
     def is_waiting(self) -> bool:
         return self.has_changes or bool(self.taken)
 
-    def add_payload(self, payload: str) -> None:
-        received = decode(payload)
-        if received.taken is not None:
-            self.add_taken(received.taken)
-        elif received.announced is not None:
-            self._announce(received.announced)
-            self.anything |= received.is_other_change
-        else:
-            self.anything |= received.is_other_change
-            self.ended |= not received.is_other_change
+    def announce(self, new: JobsAnnounced) -> None:
+        """Add an announcement that came after the others."""
+        old = self.announced
+        if old is not None:
+            dues = sorted({*old.dues, *new.dues})[:_MAX_MERGED]
+            jobs = None if old.jobs is None or new.jobs is None else old.jobs + new.jobs
+            new = replace(
+                new,
+                dues=tuple(dues),
+                were_held_back=old.were_held_back or new.were_held_back,
+                jobs=jobs,
+                for_everyone=old.for_everyone or new.for_everyone,
+            )
+        self.announced = new
 
-    def add_taken(self, taken: JobsTaken) -> None:
-        keys = self.taken.setdefault(taken.group, [])
-        keys += taken.keys
-        del keys[:-_MAX_KEYS]
+    def report_taken(self, new: JobsTaken) -> None:
+        """Add a report that came after the others."""
+        old = self.taken.get(new.group)
+        if old is not None:
+            keys = (*old.keys, *new.keys)[-_MAX_KEYS:]
+            new = replace(new, keys=keys, dues=tuple(sorted({*old.dues, *new.dues})[:_MAX_DUES]))
+        self.taken[new.group] = new
+
+    def merge(self, newer: "Outgoing") -> None:
+        """Add all of another one that came after this."""
+        if newer.announced is not None:
+            self.announce(newer.announced)
+        for taken in newer.taken.values():
+            self.report_taken(taken)
+        self.anything |= newer.anything
+        self.ended |= newer.ended
 
     def payloads(self, now: datetime) -> list[str]:
         found = []
-        if self.announcement is not None:
-            announcement = self.announcement._replace(dues=first_dues(self.announcement.dues, now))
-            found.append(encode_announcement(announcement, anything=self.anything))
+        if self.announced is not None:
+            announced = replace(self.announced, dues=first_dues(self.announced.dues, now))
+            found.append(encode_announcement(announced, anything=self.anything))
         elif self.anything:
             found.append(ANYTHING)
-        if (
-            self.ended and not self.anything and self.announcement is None
-        ):  # each of these rings whoever waits for an end
+        elif self.ended:  # each of the others wakes callers that wait for an end, too
             found.append(ENDED)
-        return found + [" ".join([_TAKEN, group, *keys]) for group, keys in self.taken.items()]
+        return found + [encode_taken(taken) for taken in self.taken.values()]
 
-    def _announce(self, new: JobsAnnounced) -> None:
-        old = self.announcement
-        dues = set(new.later) if new.due is None else {new.due, *new.later}
-        jobs, everyone = new.jobs, new.for_everyone
-        if old is not None:
-            dues.update(old.dues)
-            jobs = None if old.jobs is None or jobs is None else old.jobs + jobs
-            everyone = everyone or old.for_everyone
-        self.announcement = Announcement(new.key, tuple(sorted(dues)[:_MAX_MERGED]), jobs, everyone, new.group)
+
+def _encode_dues(dues: Iterable[datetime], *, were_held_back: bool = False) -> str:
+    instants = [str((one - EPOCH) // _MICROSECOND) for one in dues]
+    return ",".join([_NOW, *instants] if were_held_back else instants) or _NONE
+
+
+def _decode_dues(text: str) -> tuple[bool, tuple[datetime, ...]]:
+    words = [] if text == _NONE else text.split(",")
+    were_held_back = words[:1] == [_NOW]
+    return were_held_back, tuple(EPOCH + int(one) * _MICROSECOND for one in words[were_held_back:])

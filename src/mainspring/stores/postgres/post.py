@@ -60,15 +60,15 @@ class Letters(Protocol):
 
     @property
     def is_urgent(self) -> bool:
-        """Whether there is a report of taken announcements among it, for which other nodes wait."""
+        """Whether there is a report of taken announcements among it, without which other nodes claim in vain."""
         ...
 
     def take(self) -> list[str]:
         """Take what is to be sent, as payloads."""
         ...
 
-    def put_back(self, payloads: list[str]) -> None:
-        """Take back what could not be sent."""
+    def put_back(self) -> None:
+        """Keep what was taken last, because it could not be sent."""
         ...
 
     def came(self, payload: str) -> None:
@@ -202,7 +202,7 @@ class Post:
             # Simple statements: nothing is prepared, so that a pooler in between does not matter.
             await connected.execute("; ".join(f"NOTIFY {self._letters.channel}, '{payload}'" for payload in payloads))
         except BaseException:
-            self._letters.put_back(payloads)
+            self._letters.put_back()
             raise
 
     async def _probe(self, connected: Connected, listens: bool) -> None:

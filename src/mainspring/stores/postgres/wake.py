@@ -19,13 +19,12 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
-from mainspring.stores.announcements import JobsTaken, Notice, OtherChange
+from mainspring.stores.announcements import JobsAnnounced, JobsTaken, Notice, OtherChange
 from mainspring.stores.postgres.payloads import (
     ANYTHING,
-    ENDED,
     EPOCH,
-    Announcement,
     Outgoing,
+    Received,
     decode,
     encode_announcement,
     first_dues,
@@ -41,6 +40,9 @@ Listener: TypeAlias = Callable[[Notice], None]
 
 _logger: Final = logging.getLogger("mainspring.stores.postgres")
 
+_MAX_TOLD: Final = 1000
+"""Own announcements that are remembered in order to ignore their notification when it comes back."""
+
 
 class Hint(NamedTuple):
     """What a transaction is to notify: `SELECT pg_notify(channel, payload)`."""
@@ -55,10 +57,10 @@ def channel_of(schema: str) -> str:
 
 
 class Bells:
-    """Whoever watches one store.
+    """Watchers and subscribers of one store.
 
-    `on_hint` is called for every hint, be it a commit of this process or what another sent, in any thread, before
-    anybody is rung: with the least due time of what has become claimable, or None.
+    `on_hint` is called for every notification, be it of a commit of this process or of another one, in any thread, before
+    any watcher or subscriber is called: with the least due time of the jobs that became claimable, or None.
     """
 
     def __init__(self, settings: Settings, *, on_hint: OnHint, skew: Skew) -> None:
@@ -70,6 +72,9 @@ class Bells:
         self._watchers: dict[object, Ring] = {}
         self._subscribers: dict[object, tuple[Listener, Callable[[], str]]] = {}
         self._outgoing = Outgoing()
+        self._sending = Outgoing()
+        self._told: dict[str, None] = {}
+        """Keys of announcements that were reported here, and that transactions of the store notify too."""
         self._keys = _new_keys()
         self._hints_left = 0.0
         """Notifications that may be sent at once, as of that time; replenished over time."""
@@ -110,28 +115,41 @@ class Bells:
 
         With the least due time of what became claimable; None: nothing did.
         """
-        self._send(ANYTHING, None if least is None else self._announcement([least], for_everyone=least == EPOCH))
+        self._send(Received(None if least is None else self._announcement([least]), is_other_change=True))
 
-    def announce(self, dues: Iterable[datetime], jobs: int | None, *, anything: bool = False) -> None:
-        """Report that so many jobs became claimable; without due times, jobs that were held back until now.
+    def opened(self) -> None:
+        """Report a commit of this process after which any job may be claimable, however long it has been due."""
+        self._send(Received(self._everything(), is_other_change=True))
+
+    def announce(
+        self, dues: Iterable[datetime], jobs: int | None, *, were_held_back: bool = False, anything: bool = False
+    ) -> None:
+        """Report that so many jobs became claimable; `were_held_back`: by a limit or a breaker, until now.
 
         Without `anything`, nothing else changed.
         """
-        self._send(ANYTHING if anything else None, self._announcement(dues, jobs))
+        announced = self._announcement(dues, jobs, were_held_back=were_held_back)
+        self._send(Received(announced, is_other_change=anything))
 
     def ended(self) -> None:
         """Report that jobs ended by which nothing became claimable."""
-        self._send(ENDED, None)
+        self._send(Received())
 
     def told(self, hint: Hint) -> None:
         """Report a commit whose transaction has notified other processes by itself."""
-        self._receive(hint.payload, local=True)
+        received = decode(hint.payload, local=True)
+        if received.announced is not None and self.hears():
+            with self._guard:
+                if len(self._told) >= _MAX_TOLD:  # their notifications did not come: nothing is received here
+                    self._told.clear()
+                self._told[received.announced.key] = None
+        self._report(received)
 
     def taken(self, taken: JobsTaken) -> None:
-        """Report that announcements were answered."""
+        """Report that the jobs of announcements are taken."""
         self._notify(taken)
         with self._guard:
-            self._outgoing.add_taken(taken)
+            self._outgoing.report_taken(taken)
         self._awake().look()
 
     def hint(
@@ -159,7 +177,7 @@ class Bells:
         return Hint(self._channel, encode_announcement(self._announcement(dues, jobs), anything=anything))
 
     def hears(self) -> bool:
-        """Say whether what other processes commit is heard here."""
+        """Return whether notifications of other processes are received here."""
         post = self._post
         return post is not None and post.hears
 
@@ -177,7 +195,7 @@ class Bells:
         self._skew.after_fork()
         self._guard = threading.Lock()
         self._watchers, self._subscribers = {}, {}
-        self._outgoing = Outgoing()
+        self._outgoing, self._told = Outgoing(), {}
         self._keys = _new_keys()
         self._post = None
 
@@ -205,52 +223,68 @@ class Bells:
 
     def take(self) -> list[str]:
         with self._guard:
-            outgoing, self._outgoing = self._outgoing, Outgoing()
-        return outgoing.payloads(self._skew.now())
+            self._sending, self._outgoing = self._outgoing, Outgoing()
+        return self._sending.payloads(self._skew.now())
 
-    def put_back(self, payloads: list[str]) -> None:
+    def put_back(self) -> None:
         with self._guard:
-            for payload in payloads:
-                self._outgoing.add_payload(payload)
+            self._sending.merge(self._outgoing)
+            self._outgoing = self._sending
 
     def came(self, payload: str) -> None:
-        self._receive(payload, local=False)
+        received = decode(payload)
+        if received.announced is not None and received.announced.key in self._told:
+            with self._guard:
+                self._told.pop(received.announced.key, None)
+            return
+        self._report(received)
 
     def missed(self) -> None:
-        everything = self._announcement([EPOCH], for_everyone=True)
-        self._receive(encode_announcement(everything, anything=True), local=False)
+        self._report(Received(self._everything(), is_other_change=True))
+
+    def _everything(self) -> JobsAnnounced:
+        return self._announcement([EPOCH], for_everyone=True)
 
     def _announcement(
-        self, dues: Iterable[datetime], jobs: int | None = None, *, for_everyone: bool = False
-    ) -> Announcement:
+        self,
+        dues: Iterable[datetime],
+        jobs: int | None = None,
+        *,
+        were_held_back: bool = False,
+        for_everyone: bool = False,
+    ) -> JobsAnnounced:
         groups = [group() for _, group in self._subscribers.values()]
-        return Announcement(
-            next(self._keys), first_dues(dues, self._skew.now()), jobs, for_everyone, groups[0] if groups else ""
+        return JobsAnnounced(
+            key=next(self._keys),
+            dues=first_dues(dues, self._skew.now()),
+            were_held_back=were_held_back,
+            jobs=jobs,
+            for_everyone=for_everyone,
+            local=True,
+            group=groups[0] if groups else "",
         )
 
-    def _send(self, change: str | None, announcement: Announcement | None) -> None:
-        """Report here at once, and have it sent."""
-        payloads = [] if change is None else [change]
-        if announcement is not None:
-            payloads = [encode_announcement(announcement, anything=change == ANYTHING)]
-        for payload in payloads:
-            self._receive(payload, local=True)
+    def _send(self, change: Received) -> None:
+        """Report a commit here at once, and have it sent."""
+        self._report(change)
         with self._guard:
             is_first = not self._outgoing.is_waiting
-            for payload in payloads:
-                self._outgoing.add_payload(payload)
+            if change.announced is not None:
+                self._outgoing.announce(change.announced)
+            self._outgoing.anything |= change.is_other_change
+            self._outgoing.ended |= change.announced is None and not change.is_other_change
         if is_first:
             self._awake().look()
 
-    def _receive(self, payload: str, *, local: bool) -> None:
-        """Report what a payload says to everybody in this process."""
-        received = decode(payload, local=local)
+    def _report(self, received: Received) -> None:
+        """Call everybody in this process whom a notification concerns."""
         if received.taken is not None:
             self._notify(received.taken)
             return
-        self._on_hint(None if received.announced is None else received.announced.due)
-        if received.announced is not None:
-            self._notify(received.announced)
+        announced = received.announced
+        self._on_hint(announced.dues[0] if announced is not None and announced.dues else None)
+        if announced is not None:
+            self._notify(announced)
         if received.is_other_change:
             self._notify(OtherChange())
         for ring in self._watchers.values():

@@ -1,8 +1,8 @@
-"""Announced jobs for which this node has not claimed yet, each with the timer of its turn.
+"""Announcements of jobs for which this node has not claimed yet, each with the timer of its turn.
 
-The rule is `core.turns`. Announcements are received, and answered by a claim that began later: if it left nothing, other
-nodes need not claim for them. While the node is full, an announcement waits here until a place is free or another node
-has taken its jobs.
+The rule is `core.turns`. An announcement is handled by a claim that began after it was received: if the claim left no due
+job, other nodes need not claim for it. While the node is full, an announcement waits here until a place is free or another
+node has taken its jobs.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from mainspring.supervise import Notifier
 HORIZON_S: Final = 2.0
 """Seconds ahead for which due times are remembered; later ones are read again by the look once a second."""
 MAX_PENDING: Final = 1000
-"""Announcements that are remembered; beyond that the node claims as if it knew nothing."""
+"""Announcements that are remembered; beyond that all are dropped, and the node claims for every free place."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -39,25 +39,29 @@ class Pending:
 
 
 class Begun(NamedTuple):
-    """Announcements that a claim answers, and what was known when it began."""
+    """Announcements that a claim handles, and what was known when it began."""
 
     keys: tuple[str, ...]
     jobs: int | None
     """How many jobs were announced; None: unknown."""
     was_drained: bool
-    """The claim before left nothing."""
+    """The claim before left no due job."""
 
 
-class Announced:
-    """Announcements that this node knows; used on its event loop, except `receive`."""
+class ClaimTurns:
+    """Announcements that wait for a claim of this node; used on its event loop, except `receive`."""
 
     def __init__(self, store: Announcements, *, now: Callable[[], datetime], wake: Notifier) -> None:
         self._store = store
         self._now = now
         self._wake = wake
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
+        """The event loop and its thread."""
+        self._is_ended = False
         self._other_change: Callable[[], None] = lambda: None
         self._me = NodeId("")
+        self._claimed: tuple[frozenset[Name], frozenset[str] | None] = frozenset(), None
+        """Tasks and queues of this node, as other nodes read them."""
         self._group = ""
         self._peers: tuple[NodeId, ...] = ()
         self._pending: dict[str, Pending] = {}
@@ -76,13 +80,15 @@ class Announced:
         return self._may_be_left or turn_has_come or not self.is_reliable
 
     def subscribe(self, other_change: Callable[[], None]) -> Callable[[], None]:
-        """Receive announcements on the running loop, and call back for changes of anything else, in any thread."""
+        """Receive notices, those of jobs on the running loop; `other_change` is called in any thread."""
         self._home = asyncio.get_running_loop(), threading.get_ident()
+        self._is_ended = False
         self._other_change = other_change
         unsubscribe = self._store.subscribe(self.receive, lambda: self._group)
 
         def end() -> None:
             unsubscribe()
+            self._is_ended = True
             self._forget_all()
 
         return end
@@ -90,10 +96,14 @@ class Announced:
     def renewed(self, me: NodeId, nodes: Sequence[NodeView]) -> None:
         """Record the live nodes that claim the same as this one, as a renewal found them."""
         mine = next((view.node for view in nodes if view.node.id == me), None)
-        same = [view for view in nodes if view.alive and mine and _claims(view.node) == _claims(mine)]
         self._me = me
-        self._group = group_of(*_claims(mine)) if mine else ""
-        self._peers = tuple(view.node.id for view in same)
+        self._group, self._peers = "", ()
+        if mine is not None:
+            self._claimed = _claimed_by(mine)
+            self._group = group_of(*self._claimed)
+            self._peers = tuple(
+                view.node.id for view in nodes if view.alive and _claimed_by(view.node) == self._claimed
+            )
 
     def _wait(self, key: str, jobs: int | None = None, *, after: bool = False) -> float:
         """Return the seconds until the turn of this node; `after` one wave more."""
@@ -117,29 +127,38 @@ class Announced:
                 assert_never(notice)
 
     def _handle(self, notice: JobsAnnounced | JobsTaken) -> None:
+        if self._is_ended:  # it was on its way from another thread
+            return
         if isinstance(notice, JobsAnnounced):
             self._announce(notice)
         elif notice.group == self._group:
             for key in notice.keys:
                 self._forget(key)
+            for at in notice.dues:
+                self.remember_due(at)
 
     def _announce(self, notice: JobsAnnounced) -> None:
-        for at in notice.later:
+        now = self._now()
+        later = [at for at in notice.dues if at > now]
+        for at in later:
             self.remember_due(at)
-        due_in = 0.0 if notice.due is None else (notice.due - self._now()).total_seconds()
-        if due_in > 0 and notice.due is not None:
-            self.remember_due(notice.due)
-        elif notice.local or notice.for_everyone:
+        if len(later) == len(notice.dues) and not notice.were_held_back:
+            return
+        if notice.local or notice.for_everyone:
             self._add(notice.key, notice.jobs, 0.0)
         else:
             sender_comes_first = bool(notice.group) and notice.group == self._group
             self._add(notice.key, notice.jobs, self._wait(notice.key, notice.jobs, after=sender_comes_first))
 
     def remember_due(self, at: datetime) -> None:
-        """Claim when a job is due that waits; nodes that know of the same instant take turns."""
+        """Claim when a waiting job is due; nodes that have read the same instant take turns."""
         key = f"@{(at - _EPOCH) // _MICROSECOND}"
         due_in = (at - self._now()).total_seconds()
-        if due_in <= HORIZON_S and key not in self._pending:
+        pending = self._pending.get(key)
+        is_early = (
+            pending is not None and pending.timer is None and due_in > 0
+        )  # by the clock, the timer fired too soon
+        if due_in <= HORIZON_S and (pending is None or is_early):
             self._add(key, None, max(0.0, due_in) + self._wait(key))
 
     def _add(self, key: str, jobs: int | None, wait: float) -> None:
@@ -163,7 +182,7 @@ class Announced:
     # Claims.
 
     def begin_claim(self) -> Begun:
-        """Return what a claim that begins now answers: all announcements of jobs that are due."""
+        """Return what a claim that begins now handles: all announcements of jobs that are due."""
         now = (self._now() - _EPOCH) // _MICROSECOND
         keys = tuple(key for key in self._pending if not key.startswith("@") or int(key[1:]) <= now)
         counts = [self._pending[key].jobs for key in keys]
@@ -177,10 +196,13 @@ class Announced:
         """Record that there was no room to claim: announcements wait for the next free place."""
         self._may_be_left = not begun.was_drained
 
-    def end_claim(self, begun: Begun, *, jobs: int, is_drained: bool) -> None:
-        """Record the end of a claim that got so many jobs; with `is_drained`, the store has no more that are due.
+    def end_claim(
+        self, begun: Begun, *, tasks: frozenset[Name], jobs: int, is_drained: bool, next_due: datetime | None = None
+    ) -> None:
+        """Record the end of a claim of these tasks that got so many jobs; `is_drained`: the store has no more due ones.
 
-        A claim that got as many jobs as were announced left none either, if there were none before.
+        A claim that got as many jobs as were announced left none either, if there were none before. Other nodes drop
+        their turns by the report, so they receive `next_due` with it: nobody else would read it before the next look.
         """
         is_drained = is_drained or (begun.was_drained and begun.jobs is not None and jobs >= begun.jobs)
         self._may_be_left = not is_drained
@@ -188,8 +210,10 @@ class Announced:
         for key in known:
             if is_drained or self._pending[key].timer is None:
                 self._forget(key)
-        if is_drained and known and len(self._peers) > 1:
-            self._store.report_taken(JobsTaken(group=self._group, keys=tuple(known)))
+        # Plugins come and go between two renewals: a claim of fewer tasks says nothing of those of the group.
+        if is_drained and known and len(self._peers) > 1 and tasks == self._claimed[0]:
+            dues = () if next_due is None else (next_due,)
+            self._store.report_taken(JobsTaken(group=self._group, keys=tuple(known), dues=dues))
 
     def _forget(self, key: str) -> None:
         pending = self._pending.pop(key, None)
@@ -201,5 +225,6 @@ class Announced:
             self._forget(key)
 
 
-def _claims(node: NodeRecord) -> tuple[frozenset[Name], tuple[str, ...] | None]:
-    return node.tasks, node.queues
+def _claimed_by(node: NodeRecord) -> tuple[frozenset[Name], frozenset[str] | None]:
+    """Return the tasks and queues of which a node claims jobs."""
+    return node.tasks, None if node.queues is None else frozenset(node.queues)

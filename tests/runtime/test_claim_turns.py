@@ -1,6 +1,7 @@
 """Nodes that take turns at announced jobs: who claims, when, and what becomes of a job whose first nodes do nothing."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -9,11 +10,13 @@ from itertools import count
 
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Limit, Mainspring
 from mainspring.core.job import WAITING, NodeId
+from mainspring.core.limits import Rate
+from mainspring.core.names import Name
 from mainspring.core.turns import MAX_WAIT_S, WAVE_S, group_of, wave_of
 from mainspring.runtime import claimer
-from mainspring.runtime.announced import MAX_PENDING, Announced
+from mainspring.runtime.claim_turns import MAX_PENDING, ClaimTurns
 from mainspring.runtime.node import Node
 from mainspring.stores.announcements import Announcements, JobsAnnounced, JobsTaken, Notice, OtherChange
 from mainspring.stores.memory import MemoryStore
@@ -66,7 +69,7 @@ class AnnouncingStore(MemoryStore):
         enqueued = await super().enqueue(new)
         now = self.now()
         due = min(job.run_at if not isinstance(job.run_at, timedelta) else now + job.run_at for job in new)
-        self.send(JobsAnnounced(key=f"key-{next(self._keys)}", jobs=len(new), due=due))
+        self.send(JobsAnnounced(key=f"key-{next(self._keys)}", jobs=len(new), dues=(due,)))
         return enqueued
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
@@ -74,7 +77,7 @@ class AnnouncingStore(MemoryStore):
         after = [one.change.after for one in settlements]
         waiting = [job.run_at for job in after if job is not None and job.state in WAITING]
         if waiting:
-            self.send(JobsAnnounced(key=f"key-{next(self._keys)}", jobs=len(waiting), due=min(waiting)))
+            self.send(JobsAnnounced(key=f"key-{next(self._keys)}", jobs=len(waiting), dues=(min(waiting),)))
         return settled
 
     async def claim(self, request: ClaimRequest) -> Claimed:
@@ -102,10 +105,12 @@ def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def idle_nodes(app: Mainspring, store: AnnouncingStore, number: int = NODES) -> AsyncIterator[list[Node]]:
+async def idle_nodes(
+    app: Mainspring, store: AnnouncingStore, number: int = NODES, *, concurrency: int = 2
+) -> AsyncIterator[list[Node]]:
     """Run nodes, until each has seen the others, and forget what they claimed so far."""
     async with AsyncExitStack() as stack:
-        nodes = [await stack.enter_async_context(app.node(concurrency=2, grace="0s")) for _ in range(number)]
+        nodes = [await stack.enter_async_context(app.node(concurrency=concurrency, grace="0s")) for _ in range(number)]
         await asyncio.sleep(4)
         store.claims.clear()
         store.taken.clear()
@@ -354,7 +359,8 @@ class Sent:
 
 ME = NodeId("me")
 PEERS = [NodeId(f"peer-{number}") for number in range(11)]
-GROUP = group_of((), None)
+TASKS: frozenset[Name] = frozenset()
+GROUP = group_of(TASKS, None)
 LAST_KEY = next(key for key in map(str, count()) if wave_of(key, ME, PEERS) == 3)
 FIRST_KEY = next(key for key in map(str, count()) if wave_of(key, ME, PEERS) == 0)
 
@@ -377,30 +383,30 @@ def wake() -> Notifier:
 
 
 @pytest.fixture
-def announced(sent: Sent, wake: Notifier, virtual_time: VirtualTime) -> Announced:
+def turns(sent: Sent, wake: Notifier, virtual_time: VirtualTime) -> ClaimTurns:
     assert isinstance(sent, Announcements)
-    announced = Announced(sent, now=virtual_time.clock.now, wake=wake)
-    announced.renewed(ME, [view(node, virtual_time) for node in (ME, *PEERS)])
-    announced.end_claim(announced.begin_claim(), jobs=0, is_drained=True)
-    return announced
+    turns = ClaimTurns(sent, now=virtual_time.clock.now, wake=wake)
+    turns.renewed(ME, [view(node, virtual_time) for node in (ME, *PEERS)])
+    turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=0, is_drained=True)
+    return turns
 
 
 async def test_a_node_does_not_claim_for_an_announcement_that_another_has_taken(
-    announced: Announced, wake: Notifier
+    turns: ClaimTurns, wake: Notifier
 ) -> None:
-    announced.receive(JobsAnnounced(key=LAST_KEY, jobs=1))
+    turns.receive(JobsAnnounced(key=LAST_KEY, jobs=1, were_held_back=True))
     await asyncio.sleep(0.01)
-    announced.receive(JobsTaken(group=GROUP, keys=(LAST_KEY,)))
+    turns.receive(JobsTaken(group=GROUP, keys=(LAST_KEY,)))
     await asyncio.sleep(1)
     assert not wake.take()
-    assert not announced.expects_jobs
+    assert not turns.expects_jobs
 
 
 async def test_a_report_of_nodes_that_claim_other_tasks_or_queues_does_not_count(
-    announced: Announced, wake: Notifier
+    turns: ClaimTurns, wake: Notifier
 ) -> None:
-    announced.receive(JobsAnnounced(key=LAST_KEY, jobs=1))
-    announced.receive(JobsTaken(group="another", keys=(LAST_KEY,)))
+    turns.receive(JobsAnnounced(key=LAST_KEY, jobs=1, were_held_back=True))
+    turns.receive(JobsTaken(group="another", keys=(LAST_KEY,)))
     await asyncio.sleep(3 * WAVE_S - 0.001)
     assert not wake.take()
     await asyncio.sleep(0.002)
@@ -408,56 +414,58 @@ async def test_a_report_of_nodes_that_claim_other_tasks_or_queues_does_not_count
 
 
 async def test_nodes_that_claim_other_queues_or_are_dead_have_no_turn(
-    announced: Announced, wake: Notifier, virtual_time: VirtualTime
+    turns: ClaimTurns, wake: Notifier, virtual_time: VirtualTime
 ) -> None:
     others = [view(node, virtual_time, alive=number < 5, queues=("mail",) if number < 5 else None)
               for number, node in enumerate(PEERS)]  # fmt: skip
-    announced.renewed(ME, [view(ME, virtual_time), *others])
-    announced.receive(JobsAnnounced(key=LAST_KEY, jobs=1))
+    turns.renewed(ME, [view(ME, virtual_time), *others])
+    turns.receive(JobsAnnounced(key=LAST_KEY, jobs=1, were_held_back=True))
     assert wake.take()
 
 
 async def test_a_job_starts_within_100_ms_if_all_nodes_but_one_became_full_a_moment_ago(
-    announced: Announced, wake: Notifier
+    turns: ClaimTurns, wake: Notifier
 ) -> None:
-    announced.receive(JobsAnnounced(key=LAST_KEY, jobs=1))  # nobody else claims, and nobody reports it as taken
+    turns.receive(
+        JobsAnnounced(key=LAST_KEY, jobs=1, were_held_back=True)
+    )  # nobody else claims, and nobody reports it as taken
     await asyncio.sleep(MAX_WAIT_S)
     assert wake.take()
 
 
 async def test_a_node_that_is_not_in_the_list_claims_at_once(
-    announced: Announced, wake: Notifier, virtual_time: VirtualTime
+    turns: ClaimTurns, wake: Notifier, virtual_time: VirtualTime
 ) -> None:
-    announced.renewed(ME, [view(node, virtual_time) for node in PEERS])
-    announced.receive(JobsAnnounced(key=LAST_KEY, jobs=1))
+    turns.renewed(ME, [view(node, virtual_time) for node in PEERS])
+    turns.receive(JobsAnnounced(key=LAST_KEY, jobs=1, were_held_back=True))
     assert wake.take()
 
 
 @pytest.mark.parametrize("how", [{"local": True}, {"for_everyone": True}, {"jobs": 100}])
 async def test_a_commit_of_this_process_or_for_everyone_leads_to_a_claim_at_once(
-    announced: Announced, wake: Notifier, how: dict[str, bool | int]
+    turns: ClaimTurns, wake: Notifier, how: dict[str, bool | int]
 ) -> None:
-    announced.receive(JobsAnnounced(key=LAST_KEY, **how))  # type: ignore[arg-type]
+    turns.receive(JobsAnnounced(key=LAST_KEY, **how, were_held_back=True))  # type: ignore[arg-type]
     assert wake.take()
 
 
 @pytest.mark.parametrize(("group", "wait"), [(GROUP, WAVE_S), ("another", 0.0), ("", 0.0)])
 async def test_a_node_of_the_process_that_committed_comes_first(
-    announced: Announced, wake: Notifier, group: str, wait: float
+    turns: ClaimTurns, wake: Notifier, group: str, wait: float
 ) -> None:
-    announced.receive(JobsAnnounced(key=FIRST_KEY, jobs=1, group=group))
+    turns.receive(JobsAnnounced(key=FIRST_KEY, jobs=1, group=group, were_held_back=True))
     assert wake.take() == (not wait)
     await asyncio.sleep(wait + 0.001)
     assert wake.take() == bool(wait)
 
 
 async def test_a_claim_that_left_nothing_answers_what_was_announced_before_it_and_nothing_later(
-    announced: Announced, sent: Sent, wake: Notifier
+    turns: ClaimTurns, sent: Sent, wake: Notifier
 ) -> None:
-    announced.receive(JobsAnnounced(key="before", jobs=1, local=True))
-    begun = announced.begin_claim()
-    announced.receive(JobsAnnounced(key=LAST_KEY, jobs=1))
-    announced.end_claim(begun, jobs=1, is_drained=True)
+    turns.receive(JobsAnnounced(key="before", jobs=1, local=True, were_held_back=True))
+    begun = turns.begin_claim()
+    turns.receive(JobsAnnounced(key=LAST_KEY, jobs=1, were_held_back=True))
+    turns.end_claim(begun, tasks=TASKS, jobs=1, is_drained=True)
     assert sent.taken == [JobsTaken(group=GROUP, keys=("before",))]
     assert wake.take()
     await asyncio.sleep(MAX_WAIT_S)
@@ -465,90 +473,197 @@ async def test_a_claim_that_left_nothing_answers_what_was_announced_before_it_an
 
 
 async def test_a_claim_that_was_full_answers_nothing_and_leaves_the_node_expecting_more(
-    announced: Announced, sent: Sent
+    turns: ClaimTurns, sent: Sent
 ) -> None:
-    announced.receive(JobsAnnounced(key="a", local=True))
-    announced.end_claim(announced.begin_claim(), jobs=10, is_drained=False)
+    turns.receive(JobsAnnounced(key="a", local=True, were_held_back=True))
+    turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=10, is_drained=False)
     assert sent.taken == []
-    assert announced.expects_jobs
+    assert turns.expects_jobs
 
 
 @pytest.mark.parametrize(("jobs", "claimed", "is_taken"), [(1, 1, True), (3, 2, False), (None, 1, False)])
 async def test_a_full_claim_that_got_all_announced_jobs_left_nothing(
-    announced: Announced, sent: Sent, jobs: int | None, claimed: int, *, is_taken: bool
+    turns: ClaimTurns, sent: Sent, jobs: int | None, claimed: int, *, is_taken: bool
 ) -> None:
-    announced.receive(JobsAnnounced(key="a", jobs=jobs, local=True))
-    announced.end_claim(announced.begin_claim(), jobs=claimed, is_drained=False)
+    turns.receive(JobsAnnounced(key="a", jobs=jobs, local=True, were_held_back=True))
+    turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=claimed, is_drained=False)
     assert bool(sent.taken) == is_taken
-    assert announced.expects_jobs != is_taken
+    assert turns.expects_jobs != is_taken
 
 
-async def test_a_full_claim_counts_for_nothing_if_jobs_had_been_left_before(announced: Announced, sent: Sent) -> None:
-    announced.end_claim(announced.begin_claim(), jobs=10, is_drained=False)
-    announced.receive(JobsAnnounced(key="a", jobs=1, local=True))
-    announced.end_claim(announced.begin_claim(), jobs=1, is_drained=False)
+async def test_a_full_claim_counts_for_nothing_if_jobs_had_been_left_before(turns: ClaimTurns, sent: Sent) -> None:
+    turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=10, is_drained=False)
+    turns.receive(JobsAnnounced(key="a", jobs=1, local=True, were_held_back=True))
+    turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=1, is_drained=False)
     assert sent.taken == []
 
 
-async def test_a_claim_that_failed_leaves_the_node_expecting_jobs(announced: Announced) -> None:
-    assert not announced.expects_jobs
-    announced.begin_claim()
-    assert announced.expects_jobs
+async def test_a_claim_that_failed_leaves_the_node_expecting_jobs(turns: ClaimTurns) -> None:
+    assert not turns.expects_jobs
+    turns.begin_claim()
+    assert turns.expects_jobs
 
 
-async def test_a_node_without_room_keeps_announcements_until_they_are_taken(announced: Announced) -> None:
-    announced.receive(JobsAnnounced(key="a", jobs=1, local=True))
-    announced.skip_claim(announced.begin_claim())
-    assert announced.expects_jobs
-    announced.receive(JobsTaken(group=GROUP, keys=("a",)))
-    assert not announced.expects_jobs
+async def test_a_node_without_room_keeps_announcements_until_they_are_taken(turns: ClaimTurns) -> None:
+    turns.receive(JobsAnnounced(key="a", jobs=1, local=True, were_held_back=True))
+    turns.skip_claim(turns.begin_claim())
+    assert turns.expects_jobs
+    turns.receive(JobsTaken(group=GROUP, keys=("a",)))
+    assert not turns.expects_jobs
 
 
 async def test_jobs_that_are_due_later_are_remembered_and_not_answered_before(
-    announced: Announced, sent: Sent, wake: Notifier, virtual_time: VirtualTime
+    turns: ClaimTurns, sent: Sent, wake: Notifier, virtual_time: VirtualTime
 ) -> None:
     now = virtual_time.clock.now()
-    announced.receive(JobsAnnounced(key="a", due=now, later=(now + timedelta(seconds=1),), local=True))
-    announced.end_claim(announced.begin_claim(), jobs=1, is_drained=True)
+    turns.receive(JobsAnnounced(key="a", dues=(now, now + timedelta(seconds=1)), local=True))
+    turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=1, is_drained=True)
     assert [taken.keys for taken in sent.taken] == [("a",)]
     assert wake.take()
     await asyncio.sleep(0.9)
     assert not wake.take()
     await asyncio.sleep(0.1 + MAX_WAIT_S)
     assert wake.take()
-    announced.end_claim(announced.begin_claim(), jobs=1, is_drained=True)
+    turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=1, is_drained=True)
     assert len(sent.taken) == 2
 
 
-async def test_what_is_due_after_the_horizon_is_left_to_the_next_look(announced: Announced, wake: Notifier) -> None:
-    announced.receive(JobsAnnounced(key="a", due=announced._now() + timedelta(hours=1), local=True))
-    assert not announced._pending
+async def test_what_is_due_after_the_horizon_is_left_to_the_next_look(turns: ClaimTurns, wake: Notifier) -> None:
+    turns.receive(JobsAnnounced(key="a", dues=(turns._now() + timedelta(hours=1),), local=True))
+    assert not turns._pending
     assert not wake.take()
 
 
-async def test_a_full_node_does_not_collect_announcements_without_end(announced: Announced) -> None:
+async def test_a_full_node_does_not_collect_announcements_without_end(turns: ClaimTurns) -> None:
     for number in range(3 * MAX_PENDING):
-        announced.receive(JobsAnnounced(key=f"key-{number}", jobs=1, local=True))
-    assert len(announced._pending) <= MAX_PENDING
-    assert announced.expects_jobs
+        turns.receive(JobsAnnounced(key=f"key-{number}", jobs=1, local=True, were_held_back=True))
+    assert len(turns._pending) <= MAX_PENDING
+    assert turns.expects_jobs
 
 
-async def test_other_changes_wake_no_claimer(announced: Announced, wake: Notifier) -> None:
+async def test_other_changes_wake_no_claimer(turns: ClaimTurns, wake: Notifier) -> None:
     changes: list[int] = []
-    end = announced.subscribe(lambda: changes.append(1))
-    announced.receive(OtherChange())
+    end = turns.subscribe(lambda: changes.append(1))
+    turns.receive(OtherChange())
     assert changes == [1]
     assert not wake.take()
     end()
 
 
-async def test_announcements_of_another_thread_arrive_on_the_loop(announced: Announced, wake: Notifier) -> None:
-    end = announced.subscribe(lambda: None)
-    await asyncio.to_thread(announced.receive, JobsAnnounced(key=FIRST_KEY, jobs=1))
+async def test_announcements_of_another_thread_arrive_on_the_loop(turns: ClaimTurns, wake: Notifier) -> None:
+    end = turns.subscribe(lambda: None)
+    await asyncio.to_thread(turns.receive, JobsAnnounced(key=FIRST_KEY, jobs=1, were_held_back=True))
     await asyncio.sleep(0)
     assert wake.take()
-    await asyncio.to_thread(announced.receive, JobsAnnounced(key=LAST_KEY, jobs=1))
+    await asyncio.to_thread(turns.receive, JobsAnnounced(key=LAST_KEY, jobs=1, were_held_back=True))
     await asyncio.sleep(0)
     end()
     await asyncio.sleep(1)
     assert not wake.take(), "timers end with the subscription"
+
+
+async def test_a_turn_at_a_freed_place_does_not_wait_for_the_job_that_freed_it(
+    turns: ClaimTurns, wake: Notifier
+) -> None:
+    later = turns._now() + timedelta(hours=1)
+    turns.receive(JobsAnnounced(key=FIRST_KEY, dues=(later,), were_held_back=True))
+    assert wake.take()
+
+
+async def test_the_next_due_time_is_reported_with_taken_jobs_and_other_nodes_take_turns_at_it(
+    turns: ClaimTurns, sent: Sent, wake: Notifier
+) -> None:
+    due = turns._now() + timedelta(seconds=1)
+    turns.receive(JobsAnnounced(key="a", were_held_back=True, local=True))
+    assert wake.take()
+    turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=1, is_drained=True, next_due=due)
+    assert sent.taken == [JobsTaken(group=GROUP, keys=("a",), dues=(due,))]
+    turns.receive(sent.taken[0])
+    await asyncio.sleep(0.999)
+    assert not wake.take()
+    await asyncio.sleep(0.001 + MAX_WAIT_S)
+    assert wake.take()
+
+
+async def test_a_timer_that_fires_before_the_due_time_is_set_again(
+    sent: Sent, wake: Notifier, virtual_time: VirtualTime
+) -> None:
+    offset = timedelta(0)
+    turns = ClaimTurns(sent, now=lambda: virtual_time.clock.now() + offset, wake=wake)
+    due = turns._now() + timedelta(seconds=1)
+    turns.remember_due(due)
+    offset = timedelta(milliseconds=-3)  # the clock of the database was measured anew
+    await asyncio.sleep(1)
+    assert wake.take()
+    turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=0, is_drained=True, next_due=due)
+    turns.remember_due(due)
+    await asyncio.sleep(0.0029)
+    assert not wake.take()
+    await asyncio.sleep(0.0002)
+    assert wake.take()
+
+
+async def test_a_claim_of_other_tasks_than_the_group_has_reports_nothing(turns: ClaimTurns, sent: Sent) -> None:
+    turns.receive(JobsAnnounced(key="a", were_held_back=True, local=True))
+    turns.end_claim(turns.begin_claim(), tasks=frozenset({Name.parse("new")}), jobs=1, is_drained=True)
+    assert sent.taken == []
+    assert not turns.expects_jobs
+
+
+async def test_nodes_that_name_the_same_queues_in_another_order_take_turns(
+    turns: ClaimTurns, wake: Notifier, virtual_time: VirtualTime
+) -> None:
+    peers = [view(node, virtual_time, queues=("b", "a")) for node in PEERS]
+    turns.renewed(ME, [view(ME, virtual_time, queues=("a", "b")), *peers])
+    turns.receive(JobsAnnounced(key=LAST_KEY, jobs=1, were_held_back=True))
+    assert not wake.take()
+
+
+async def test_a_notice_that_arrives_after_the_end_of_the_subscription_is_ignored(
+    turns: ClaimTurns, wake: Notifier
+) -> None:
+    end = turns.subscribe(lambda: None)
+    notice = JobsAnnounced(key=FIRST_KEY, jobs=1, were_held_back=True)
+    thread = threading.Thread(target=turns.receive, args=(notice,))
+    thread.start()
+    thread.join()
+    end()  # the notice is on its way to the loop
+    await asyncio.sleep(1)
+    assert not wake.take()
+    assert not turns._pending
+
+
+async def test_a_rate_of_one_job_at_a_time_is_used_up_by_twelve_nodes(app: Mainspring, store: AnnouncingStore) -> None:
+    started: list[float] = []
+
+    @app.task(name="work", limit=Limit(rate=Rate(count=50, period=timedelta(seconds=1), burst=1)))
+    async def work() -> None:
+        started.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(60)
+
+    async with idle_nodes(app, store, concurrency=20):
+        began = asyncio.get_running_loop().time()
+        await work.enqueue_many([work.call() for _ in range(200)])
+        await until(lambda: len(started) == 100)
+
+    assert max(started) - began < 2.5, "2 s at the full rate"
+
+
+async def test_jobs_that_become_due_one_after_the_other_start_on_time_on_nodes_that_fill_up(
+    app: Mainspring, store: AnnouncingStore
+) -> None:
+    late: list[float] = []
+
+    @app.task(name="work")
+    async def work(due: float) -> None:
+        late.append(asyncio.get_running_loop().time() - due)
+        await asyncio.sleep(60)
+
+    async with idle_nodes(app, store, 6):
+        began = asyncio.get_running_loop().time() + 30
+        for number in range(6 * 2):
+            due = began + 0.2 * number
+            await work.using(delay=due - asyncio.get_running_loop().time()).enqueue(due)
+        await until(lambda: len(late) == 6 * 2, within=60)
+
+    assert max(late) <= 0.1
