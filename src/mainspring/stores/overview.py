@@ -21,7 +21,11 @@ from mainspring.stores.records import JobFilter, JobView, Pause
 
 A_SECOND: Final = timedelta(seconds=1)
 MOST: Final = 10_000
-"""Jobs of a kind that a census counts; more are not, because somebody would have to read them all."""
+"""Jobs of a queue and task that a census counts at most: each has to be read.
+
+PostgreSQL reads the first `2 * MOST` due jobs of each task and priority, and as many later ones. Jobs of other queues behind
+these are not counted, and the census is complete nevertheless.
+"""
 KEEP_AUDIT: Final = timedelta(days=90)
 MOST_LINES: Final = 10_000
 """Lines of the audit log that are looked at for one answer: programs act too, and so there may be millions."""
@@ -74,7 +78,7 @@ class Census(Struct, frozen=True, kw_only=True):
     enqueued: int = 0
     """About how many were enqueued since the instant that was asked for, `MOST` at most for each second of it."""
     complete: bool = True
-    """False: its time was up before everything was counted."""
+    """False: its time was up before everything was counted, up to `MOST`."""
 
 
 class Tally(Struct, frozen=True, kw_only=True):

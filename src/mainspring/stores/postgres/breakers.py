@@ -1,8 +1,8 @@
 """Breakers: what stands in front of all jobs of a task when it fails again and again.
 
-What claims go by is remembered with the gates and pauses (`lines.Rules`) and told by the same version, so that one which
-is closed costs a claim nothing, and one which is shut takes the line of its task out of every claim. Only a claim that gives out the
-probe, and an end that changes something, hold the row: always after the jobs that they hold, and before the rules.
+What claims need of breakers is cached with gates and pauses (`rules.Rules`) and versioned together: a closed breaker costs
+a claim nothing; claims do not read the line of a task whose breaker is open. Only a claim that gives out the probe, and an
+end that changes something, hold the row: always after the jobs that they hold, and before the rules.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

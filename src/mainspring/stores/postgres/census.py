@@ -15,7 +15,10 @@ _COUNT: Final = statement("census_count")
 _REST: Final = statement("census_rest")
 _NEW: Final = statement("census_new")
 _AT_ONCE: Final = 8
-"""Tasks and priorities that are counted by one statement: ten milliseconds, if each has as many jobs as are counted."""
+"""Tasks and priorities that are counted by one statement, which takes about 0.1 s at most.
+
+Of each, `2 * MOST` index entries of due jobs are read, and as many of later ones, at 0.2 to 0.4 µs.
+"""
 _FIRST: Final = 1000
 _LAST: Final = 16_000
 """Jobs that are looked at, at first and at most, to say how many are new."""

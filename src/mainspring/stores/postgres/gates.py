@@ -1,10 +1,10 @@
 """Gates: how many jobs of a task, queue or key may run, and how many may start in a while.
 
-Whoever claims through a gate holds its row, so that what is counted then is true. A job whose key lets nobody pass
-steps aside; where such jobs would hide others they are parked, outside of the indexes that claims read. Whoever gives up a place of a key
-says so in `freed`, without waiting for anybody; the next claim that holds the gate lets the first parked jobs back in.
-Nothing is forgotten on the way: a job is parked by someone who held the gate and saw a place taken, so whoever gives
-that place up has yet to say so.
+A claim through a gate holds its row, so that what it counts is exact. A job whose key is full is skipped; if such jobs
+hide others, they are parked, out of the indexes that claims read. The statement that frees a place of a key inserts a row
+into `freed`, which waits for no lock; the next claim that holds the gate makes the first parked jobs of the key claimable
+again. None is forgotten: the claim that parks a job holds the gate and has read that the place is taken, so the statement
+that frees the place commits after this read, and a later claim reads its row in `freed`.
 """
 
 from collections import defaultdict

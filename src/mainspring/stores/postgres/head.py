@@ -23,7 +23,7 @@ LONG: Final = 0.02
 
 
 class Mark(NamedTuple):
-    """Where one look begins."""
+    """The position at which one look begins, as `Position` for claims (`lines.py`)."""
 
     place: Place = START
     pulls: int = 0
@@ -44,11 +44,11 @@ class Head:
         self._guard = threading.Lock()
 
     def mark(self) -> Mark:
-        """Say where the next look begins: at the start, if it has not been looked at the whole for a while."""
+        """Return the position of the next look: the start, if nothing was read from the start for a while."""
         return Mark(self._place if self._monotonic() < self._whole_at else START, self._pulls)
 
     def advance(self, mark: Mark, first: datetime | None, now: datetime, took: float) -> None:
-        """Take note of a look that began at a mark: when the first comes up that it found, and how many seconds it took."""
+        """Record a look that began at a position: when the first schedule it found comes up, and how many seconds it took."""
         if mark.place == START:
             self._whole_at = self._monotonic() + took * SHARE if took > LONG else 0.0
         latest = now - LATE  # most transactions that bring a schedule up commit within that time
