@@ -71,9 +71,9 @@ async def test_claimers_that_compete_get_each_job_once_and_in_order(
                 -delivery.claim.job.priority for delivery in deliveries
             )
             for job in (delivery.claim.job for delivery in deliveries):
-                lane, position = (job.queue, job.priority), (job.run_at, job.id)
-                assert lane not in last or last[lane] < position
-                last[lane] = position
+                line, position = (job.queue, job.priority), (job.run_at, job.id)
+                assert line not in last or last[line] < position
+                last[line] = position
             given.extend(deliveries)
             assert set(await node.settle(deliveries)) == {Verdict.ACCEPTED}
 

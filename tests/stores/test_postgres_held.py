@@ -171,7 +171,7 @@ async def test_a_job_that_is_alone_among_the_dead_is_claimed_and_settled_as_if_t
 async def test_a_claim_through_a_gate_under_a_held_snapshot_reads_a_page_for_a_few_of_those_that_have_passed(
     postgres: Server, postgres_schema: str, scope: Scope
 ) -> None:
-    """Places that were given up are walked over when the others are counted; there is no mark for that (0023)."""
+    """Freed places are read when the others are counted; no position steps over them (0023)."""
     async with crowd(postgres, postgres_schema) as those:
         node = await those.node()
         await node.store.declare([Gate(scope=scope, name=str(SEND), concurrency=1000)])
@@ -183,10 +183,10 @@ async def test_a_claim_through_a_gate_under_a_held_snapshot_reads_a_page_for_a_f
 
 
 @on_real_time
-async def test_a_busy_lane_does_not_make_every_claim_walk_over_what_is_dead_in_another(
+async def test_a_busy_priority_does_not_make_every_claim_read_the_dead_entries_of_another(
     postgres: Server, postgres_schema: str
 ) -> None:
-    """The lane is looked at as a whole now and then; every claim in between begins at its mark."""
+    """Each priority of the line is read from its start now and then; every claim in between begins at a position."""
     async with crowd(postgres, postgres_schema) as those:
         node = await those.node()
         async with held(those):
@@ -197,7 +197,7 @@ async def test_a_busy_lane_does_not_make_every_claim_walk_over_what_is_dead_in_a
             await node.settle(claimed.deliveries)
             began = time.monotonic()
             pages: list[int] = []
-            # Not more than 200: entries of the busy lane itself stay too, 0.6 pages for each claim.
+            # Not more than 200: entries of the busy priority itself stay too, 0.6 pages for each claim.
             while len(pages) <= 20 or (time.monotonic() < began + 3 and len(pages) < 200):
                 await node.store.enqueue([new(priority=90) for _ in range(BATCH)])
                 claimed, looked_at = await read(node)
@@ -205,7 +205,7 @@ async def test_a_busy_lane_does_not_make_every_claim_walk_over_what_is_dead_in_a
                 await node.settle(claimed.deliveries)
 
         whole = [looked_at for looked_at in pages if looked_at > usual + 200]
-        assert len(whole) <= 2 * looks_since(began), (usual, pages)  # of either lane
+        assert len(whole) <= 2 * looks_since(began), (usual, pages)  # of either priority
 
 
 @on_real_time

@@ -167,7 +167,7 @@ SMALL = {"FIRST": 2, "LONGEST": 4, "FEW": 3}
 
 @pytest.fixture
 def in_small_steps() -> Iterator[None]:
-    """Of few jobs, have walks take several statements, and lanes hold too many."""
+    """Of few jobs, have walks take several statements, and tasks and queues have too many waiting jobs to sort."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SMALL.items():
             patch.setattr(streams, name, value)

@@ -362,8 +362,8 @@ PLAIN = {
     "enqueue", "enqueue_new", "enqueue_all_new", "enqueue_unique", "enqueue_holders", "peek", "take", "settle_success",
 }  # fmt: skip
 MOST = {"outbox_letters_page": 500, "peek": 13_000, "park": 13_000, "keys_state": 13_000, "nodes_orphans": 2_000}
-"""Rows that are read at most where it is not a few for each of the batch: where keys may be blocked, a claim looks at a
-thousand jobs of each lane; and all that a dead node has left has to be put in order."""
+"""Rows that are read at most where it is not a few for each of the batch: where keys may be blocked, a claim reads a
+thousand jobs of each line and priority; and all that a dead node has left has to be put in order."""
 
 
 NOT_PLANNED = {

@@ -1,4 +1,4 @@
-"""Claims begin at remembered marks, and still pass nothing over: what is announced starts at once, the rest within a second."""
+"""Claims begin at remembered positions and pass no job over: announced jobs start at once, the others within a second."""
 
 import asyncio
 import time
@@ -124,7 +124,7 @@ class Pair:
         return job, list(claimed.deliveries)
 
     async def drain(self, jobs: int) -> None:
-        """Work off many jobs, so that marks have moved on."""
+        """Work off many jobs, so that positions have moved on."""
         handles = await self.other.work.enqueue_many([self.other.work.call() for _ in range(jobs)])
         for handle in handles:
             await self.node.start(handle.id)
@@ -177,7 +177,7 @@ async def given_back(both: Pair) -> float:
 
 
 async def given_back_long_after_it_was_due(both: Pair) -> float:
-    """The job keeps its due time, in front of which marks have moved on."""
+    """The job keeps its due time, in front of which positions have moved on."""
     job, deliveries = await both.taken_elsewhere(both.other.work)
     await both.drain(200)
     return await started_after(both, job, deliveries, Interrupted(started=True))

@@ -1,4 +1,4 @@
-"""Claims begin at remembered marks: a node that is never without work passes nothing over all the same."""
+"""Claims begin at remembered positions: a node that is never without work passes nothing over all the same."""
 
 import asyncio
 import time
@@ -171,7 +171,7 @@ ANNOUNCED = [
 @on_real_time
 async def test_a_busy_node_takes_at_once_a(postgres: Server, postgres_schema: str, announce: Announced) -> None:
     async with crowd(postgres, postgres_schema) as those, busy(those) as (one, other):
-        await one.see(await job_of_higher_priority(those, other))  # that there is such a lane is known
+        await one.see(await job_of_higher_priority(those, other))  # so that this priority is known
 
         async def measure() -> float:
             job = await announce(those, other)
@@ -212,7 +212,7 @@ async def test_a_busy_node_takes_what_a_crashed_one_had_its_hands_on_within_a_se
                 await crashing.execute("BEGIN")
                 lock = qualified("SELECT id FROM mainspring.jobs WHERE id = $1 FOR UPDATE", those.schema)
                 assert await crashing.fetch(lock, job.id)
-                while other.now() < due + timedelta(seconds=0.6):  # with each of these the lane's mark goes on
+                while other.now() < due + timedelta(seconds=0.6):  # with each of these the position moves on
                     await asyncio.sleep(0.3)
                     await one.see(await job_of_higher_priority(those, other))
                 assert job.id not in one.seen
