@@ -15,10 +15,11 @@
 
 All measurements of a round follow each other, each in a process of its own on a copy of a database that was filled once.
 A round has three passes through all drains, which are short, and one through the rest; the order is reversed each time. A
-ratio is that of two measurements of the same pass, a figure is the median of all passes. A drain is measured from the first start to the last settle, and ends after --longest seconds at the
-latest; its speed is then that of the jobs that have ended. CPU times are those of the node's process and of the
-PostgreSQL backends that serve it, in µs for each job (idle: in µs for each second). "by CPU" is the same ratio, of CPU time
-for each job instead of speed: other programs on the machine affect it less. Goals are about the speed.
+ratio is that of two measurements of the same pass, a figure is the median of all passes. A drain is measured from the
+first start to the last settle, and ends after --longest seconds at the latest; its speed is then that of the jobs that have
+ended. CPU times are those of the node's process and of the PostgreSQL backends that serve it, in µs for each job (idle: in
+µs for each second). "by CPU" is the same ratio, of CPU time for each job instead of speed: other programs on the machine
+affect it less. Goals are about the speed.
 """
 
 import argparse
@@ -100,7 +101,14 @@ def rows_of(sizes: Sizes) -> list[Row]:
         Row("against", "drain, one queue / other checkout", "speed", "one queue", "other checkout", 1.0),
         Row("held", f"snapshot held, round {sizes.held_rounds} / first", "speed", "held, last", "held, first", 0.95),
         Row("beside-future", f"drain beside {sizes.backlog:,} future jobs / alone", "speed", "future", "alone", 0.9),
-        Row("beside-foreign", f"drain beside {sizes.backlog:,} of no task / alone", "speed", "foreign", "alone", 0.9),
+        Row(
+            "beside-foreign",
+            f"drain beside {sizes.backlog:,} of a foreign task / alone",
+            "speed",
+            "foreign",
+            "alone",
+            0.9,
+        ),
         Row("beside-paused", f"drain beside {sizes.backlog:,} paused / alone", "speed", "paused", "alone", 0.9),
         Row("beside-limited", f"drain beside {sizes.limited:,} limited / alone", "speed", "limited", "alone", 0.9),
         Row("idle", f"idle CPU after {sizes.idle_jobs:,} queues / one", "cpu", "idle, many queues", "idle, one queue"),
@@ -186,8 +194,12 @@ def options() -> argparse.Namespace:
     parser.add_argument("--store", choices=[SQLITE, POSTGRES], help="measure on this database only")
     parser.add_argument("--rounds", type=int, help="3, quick 1")
     parser.add_argument("--only", nargs="+", default=[], metavar="ROW", help="groups (queues) or rows (queues-many)")
-    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="compare the drain of one queue with this one")
-    parser.add_argument("--checkout", type=Path, default=CHECKOUT, help="measure this one instead of the present one")
+    parser.add_argument(
+        "--against", type=Path, metavar="CHECKOUT", help="compare the drain of one queue with another checkout"
+    )
+    parser.add_argument(
+        "--checkout", type=Path, default=CHECKOUT, help="measure another checkout instead of the current checkout"
+    )
     parser.add_argument("--longest", type=float, help="seconds after which a drain is stopped: 40, quick 15")
     parser.add_argument("--quick", action="store_true", help="few jobs and one round: to see that it works")
     args = parser.parse_args()
