@@ -55,10 +55,6 @@ def number_of(partition: int, seq: int) -> int:
     return partition << _SEQ_BITS | seq
 
 
-def seq_of(number: int) -> int:
-    return number & _SEQ
-
-
 def find(session: Session, name: str) -> Outbox | None:
     row = session.row(_FIND, (name,))
     return None if row is None else Outbox(*row)
