@@ -10,7 +10,7 @@ import pytest
 from mainspring.core.job import NodeId
 from mainspring.core.limits import Gate, Scope
 from mainspring.stores.postgres import PostgresStore, nodes
-from mainspring.stores.postgres.lines import EVERY
+from mainspring.stores.postgres.lines import EVERY_S, Source
 from mainspring.stores.postgres.statements import in_schema
 from mainspring.stores.records import Claimed, NodeRecord, Process
 from tests.servers.postgres import Server
@@ -85,7 +85,12 @@ async def listening(store: PostgresStore) -> AsyncIterator[None]:
 
 def looks_since(began: float) -> float:
     """Return how often a line may have been read from its start since then; the first time may come at once."""
-    return (time.monotonic() - began) / EVERY + 1.7
+    return (time.monotonic() - began) / EVERY_S + 1.7
+
+
+def looked_until(node: Node) -> dict[Source, float]:
+    """Return until when each source is not read from its start again."""
+    return {source: reach.valid_until for source, reach in node.store._lines._reaches.items()}
 
 
 async def read(node: Node, room: int = BATCH) -> tuple[Claimed, int]:
@@ -104,9 +109,9 @@ async def drain(node: Node, jobs: int) -> list[int]:
     while left:
         is_wanted = is_wanted or left % (5 * BATCH) == 0
         if is_wanted:
-            looks = dict(node.store._lines._look_after)
+            looks = looked_until(node)
             claimed, looked_at = await read(node)
-            if looks == node.store._lines._look_after:
+            if looks == looked_until(node):
                 pages.append(looked_at)
                 is_wanted = False
         else:

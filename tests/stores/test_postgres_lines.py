@@ -1,6 +1,7 @@
 """Lines of a claim: every job that a request may have is in one of them, and jobs in other lines cost it nothing."""
 
 import asyncio
+import dataclasses
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -16,7 +17,7 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import Lost
 from mainspring.stores.circuits import Kept
-from mainspring.stores.postgres.lines import Kind, Line, Source, lines_of
+from mainspring.stores.postgres.lines import Came, Kind, Line, Positions, Source, lines_of
 from mainspring.stores.postgres.pick import pick
 from mainspring.stores.postgres.rules import LONG_AGO, Rules
 from mainspring.stores.postgres.sight import Read, Seen, Sight
@@ -84,22 +85,36 @@ def holds(line: Line, task: Name, queue: str) -> bool:
 def test_a_job_that_a_request_may_have_is_in_one_line_and_any_other_in_none(
     some: Rules, request: ClaimRequest, task: Name, queue: str
 ) -> None:
-    lines = lines_of(some, request, NOW)
+    lines = lines_of(some, request, NOW).lines
     refused = task in some.unclosed and some.refusal(task, NOW) is not None
     may_have = task in request.tasks and queue not in some.paused and request.room_in(queue) > 0 and not refused
 
-    assert sum(holds(line, task, queue) for line in lines) == may_have
+    assert sum(holds(line, task, queue) for line in lines if line.kind is not Kind.SUSPECT) == may_have
+    assert sum(holds(line, task, queue) for line in lines if line.kind is Kind.SUSPECT) == may_have
+
+
+@given(rules(), requests(), st.sampled_from(TASKS), st.sampled_from(QUEUES), st.sampled_from([Scope.TASK, Scope.QUEUE]))
+def test_jobs_behind_a_full_gate_are_only_in_the_line_of_that_gate(
+    some: Rules, request: ClaimRequest, task: Name, queue: str, scope: Scope
+) -> None:
+    gate = scope, str(task) if scope is Scope.TASK else queue
+    some = dataclasses.replace(some, gates={**some.gates, gate: Gate(scope=scope, name=gate[1], concurrency=1)})
+    lines = lines_of(some, request, NOW, {gate}).lines
+
+    for line in (line for line in lines if holds(line, task, queue)):
+        assert (line.kind, line.name) == (Kind(str(scope)), gate[1])
 
 
 @given(rules(), requests())
 def test_the_number_of_lines_depends_on_what_is_declared(some: Rules, request: ClaimRequest) -> None:
-    assert len(lines_of(some, request, NOW)) <= len(some.gates) + len(some.unclosed) + len(request.queues or ()) + 1
+    lines = lines_of(some, request, NOW).lines
+    assert len(lines) <= len(some.gates) + len(some.unclosed) + len(request.queues or ()) + 2
 
 
 def test_a_claim_stops_in_front_of_jobs_that_were_not_read() -> None:
     """Of the higher priority, only jobs were read that the request may not have; there may be others behind them."""
-    request = ClaimRequest(node=NodeId("n"), term=1, tasks=frozenset(TASKS), room=1)
-    (line,) = lines_of(Rules(), request, NOW)
+    request = ClaimRequest(node=NodeId("n"), term=1, tasks=frozenset(TASKS), room=1, suspects=0)
+    (line,) = lines_of(Rules(), request, NOW).lines
     low = Seen(10, NOW, JobId(UUID(int=1)), "default", TASKS[0], 0, None)
     sight = Sight(
         now=NOW,
@@ -109,14 +124,17 @@ def test_a_claim_stops_in_front_of_jobs_that_were_not_read() -> None:
         passages={},
         full=frozenset(),
         keyed={},
-        took=0,
+        began=Positions({}, 0, {}),
         trials={},
     )
     picked = pick(sight, request, {})
 
     assert picked.jobs == []
     assert picked.cut_short
-    assert picked.positions == {Source(line, 50): (NOW, UUID(int=9)), Source(line, 10): low.position}
+    assert picked.came == {
+        Source(line, 50): Came((NOW, UUID(int=9)), is_end=False),
+        Source(line, 10): Came(low.position),
+    }
 
 
 # What is read.

@@ -18,6 +18,7 @@ from mainspring.stores.postgres.migrate import Migration
 from mainspring.stores.records import NodeRecord, Process
 from mainspring.testing.contract import SettableClock
 from tests.servers.postgres import Row, Server
+from tests.stores.postgres_filled import fill
 from tests.stores.postgres_verbs import Verbs, days_of, make_tables
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -312,3 +313,34 @@ def test_several_processes_may_start_on_a_new_schema_at_once(postgres: Server, v
     assert answers == [f"{migrate.WANTED} 0\n"] * 5
     assert [child.returncode for child in children] == [0] * 5
     assert len(days_of(verbs)) == partitions.AHEAD + 1
+
+
+def test_indexes_of_claims_are_used_at_once_after_a_migration_beside_an_older_transaction(
+    postgres: Server, verbs: Verbs
+) -> None:
+    """An index that is created after an update of the same transaction is not used while an older transaction runs."""
+
+    def step(last: int) -> bool:
+        return verbs.run(migrate.migrate("a store", verbs.schema, migrate.MIGRATIONS[:last], days=0))
+
+    while step(4):
+        pass
+    fill(postgres, verbs.schema, 1000, old=True)
+    verbs.sql("UPDATE mainspring.nodes SET alive = false, died_at = now()")  # older code would hold up the migration
+    while step(9):
+        pass
+    verbs.sql(
+        "UPDATE mainspring.jobs SET losses = 2 WHERE state <> 'running' AND id IN (SELECT id FROM mainspring.jobs LIMIT 9)"
+    )
+    with psycopg.connect(postgres.dsn()) as older:
+        older.execute("SELECT pg_current_xact_id()")
+        assert step(10)
+        unused = verbs.sql(
+            "SELECT indexrelid::regclass::text FROM pg_index WHERE indcheckxmin AND indrelid = 'mainspring.jobs'::regclass"
+        )
+    assert unused == []
+    assert verbs.sql(
+        "SELECT count(*) FROM mainspring.jobs WHERE care <> CASE WHEN losses > 0 AND losses >= loss_limit - 1 THEN 1 "
+        "WHEN max_attempts + granted - attempt <= 1 OR loss_limit - losses <= 1 THEN 2 ELSE 0 END"
+    ) == [(0,)]
+    assert {care for (care,) in verbs.sql("SELECT DISTINCT care FROM mainspring.jobs")} >= {0, 1}

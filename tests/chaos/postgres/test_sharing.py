@@ -27,7 +27,9 @@ def fleet(own_postgres: Server, tmp_path: Path) -> Iterator[Fleet]:
 def test_no_more_jobs_of_a_task_run_than_its_limit_says_over_all_nodes(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nodes = fleet.start_ready(NODES)
+    nodes = fleet.start_ready(
+        NODES, concurrency=2
+    )  # so that all are needed: a node with room keeps the places it frees
     jobs = fleet.enqueue("few", [0.02] * 400)
     fleet.wait_until_done()
     assert [fleet.end(node) for node in nodes] == [0] * NODES, fleet.errors()

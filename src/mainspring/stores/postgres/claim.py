@@ -15,20 +15,20 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.stores.postgres.deliver import delivery, run_at_of, take, traces_of, with_terms
 from mainspring.stores.postgres.lines import (
-    ENTRIES,
     MAX_ENTRIES,
     MORE,
+    Came,
     Kind,
     Line,
     Lines,
-    Position,
     Positions,
     Source,
     lines_of,
 )
 from mainspring.stores.postgres.pick import Picked, next_due, pick
 from mainspring.stores.postgres.rows import Care, instant
-from mainspring.stores.postgres.sight import Scan, Sight, look, names
+from mainspring.stores.postgres.rules import Rules
+from mainspring.stores.postgres.sight import Scan, Sight, first_scan, look, names
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
@@ -38,7 +38,8 @@ _ORDER: Final = itemgetter(2, 0)  # run_at and id
 _PRIORITY: Final = 21
 _CARE: Final = 22
 _NOW: Final = 23
-_LATER: Final = 25
+_LOCKED: Final = 25
+_LATER: Final = 26
 _EXACT: Final = datetime(2200, 1, 1, tzinfo=UTC)
 _LATEST: Final = _EXACT.timestamp()
 """Up to then, an instant in seconds is exact to the microsecond."""
@@ -54,24 +55,39 @@ class Passes(NamedTuple):
     breakers: Sequence[Name] = ()
 
 
+class Grabbed(NamedTuple):
+    """The result of a claim by one statement."""
+
+    deliveries: tuple[Delivery, ...]
+    came: dict[Source, Came]
+    """Where each source begins after this."""
+    now: datetime
+    next_due: datetime | None
+
+
 def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claimed | None]:
-    """Claim in one statement, where a job is expected and order is all there is to choose by; None: it is not.
+    """Claim in one statement, if jobs are expected and no limit, suspect or room of a queue restricts the choice; None: no.
 
     If it gets as many jobs as it wanted, it does not look for others; the claim after it does.
     """
-    line = _only_line(lines, request) if lines.expects else None
+    rules = lines.rules
+    line = _only_line(lines, rules, request) if lines.expects else None
     if line is None:
         return None
     sources = lines.sources([line])
     began = lines.positions()
     if not sources or any(source not in began.by_source for source in sources):
         return None  # to be read from the start, and the result remembered
-    return (yield from _grab(at, request, lines, sources, began))
+    grabbed = yield from _grab(at, request, lines, rules, sources, began)
+    if grabbed is None:
+        return None
+    lines.advance(began, grabbed.came, grabbed.now)
+    return Claimed(deliveries=grabbed.deliveries, next_due=grabbed.next_due)
 
 
-def _grab(
-    at: datetime | None, request: ClaimRequest, lines: Lines, sources: Sequence[Source], began: Positions
-) -> Verb[Claimed | None]:
+def _grab(  # noqa: PLR0917 -- a claim, and what it goes by
+    at: datetime | None, request: ClaimRequest, lines: Lines, rules: Rules, sources: Sequence[Source], began: Positions
+) -> Verb[Grabbed | None]:
     # No more last chances than can start. This limits other jobs too, so only if the claim before met last chances.
     wanted = request.room if lines.last_chances and request.ahead else request.room + request.ahead
     if not wanted:
@@ -79,14 +95,14 @@ def _grab(
     line = sources[0].line
     gaps = lines.gaps(whole=False)
     positions = [began.of(source) for source in sources]
-    lines.expects = False  # a statement that fails is not repeated as it was
+    lines.expect(began, expects=False)  # a statement that fails is not repeated as it was
     rows = yield Ask(
         _GRAB[line.kind],
         (
             at,
             request.node,
             request.term,
-            lines.rules.version,
+            rules.version,
             *gaps,
             [source.priority for source in sources],
             [position_at for position_at, _ in positions],
@@ -98,22 +114,25 @@ def _grab(
             line.name if line.kind is Kind.QUEUE else list(line.without),
         ),
     )
-    lines.last_chances = any(row[_CARE] == Care.LAST_CHANCE for row in rows)
-    lines.expects = len(rows) == wanted or (lines.last_chances and bool(rows))
     if not rows:
+        lines.last_chances = False
         return None
+    # As many as were wanted were locked, or one on its last chance ended the list: there may be more.
+    expects = rows[0][_LOCKED] == wanted or len(rows) < rows[0][_LOCKED]
+    lines.last_chances = len(rows) < rows[0][_LOCKED] or any(row[_CARE] == Care.LAST_CHANCE for row in rows)
+    lines.expect(began, expects=expects or lines.last_chances)
     if gaps[0]:
-        lines.looked_into_gaps(0)
+        lines.looked_into_gaps(began, 0)
     now = instant(rows[0][_NOW])
     rows = sorted(rows, key=_ORDER)
     if len(sources) > 1:
         rows.sort(key=lambda row: -row[_PRIORITY])
     last = {row[_PRIORITY]: row for row in rows}
-    lines.advance(began, {Source(line, priority): (run_at_of(row), row[0]) for priority, row in last.items()}, now, 0)
+    came = {Source(line, priority): Came((run_at_of(row), row[0])) for priority, row in last.items()}
     traces = yield from traces_of(rows)
-    deliveries = tuple(delivery(request.node, row, traces.get(row[0])) for row in rows)
-    due = now if lines.expects or _has_others(lines, request) else _later(rows[0])
-    return Claimed(deliveries=with_terms(lines.rules, deliveries), next_due=due)
+    deliveries = with_terms(rules, tuple(delivery(request.node, row, traces.get(row[0])) for row in rows))
+    due = now if expects or lines.last_chances or _has_others(lines, rules, request) else _later(rows[0])
+    return Grabbed(deliveries, came, now, due)
 
 
 def _later(row: Row) -> datetime | None:
@@ -124,19 +143,21 @@ def _later(row: Row) -> datetime | None:
     return instant(epoch) if epoch < _LATEST else _EXACT
 
 
-def _has_others(lines: Lines, request: ClaimRequest) -> bool:
+def _has_others(lines: Lines, rules: Rules, request: ClaimRequest) -> bool:
     """Return whether a request has lines that were not read, or that open at some time."""
-    rules = lines.rules
-    return bool(rules.unclosed & request.tasks) or len(lines_of(rules, request, lines.now())) > 1
+    return bool(rules.unclosed & request.tasks) or len(_but_suspects(lines_of(rules, request, lines.now()).lines)) > 1
 
 
-def _only_line(lines: Lines, request: ClaimRequest) -> Line | None:
-    """The line of a request in which every job may be taken, if there is nothing in its other lines; None: there may be."""
-    rules = lines.rules
+def _but_suspects(lines: Sequence[Line]) -> list[Line]:
+    return [line for line in lines if line.kind is not Kind.SUSPECT]
+
+
+def _only_line(lines: Lines, rules: Rules, request: ClaimRequest) -> Line | None:
+    """Return the only line that a claim has to read, if every job in it may be taken; None: it has to read several."""
     if request.due_by is not None or (lines.suspects and request.suspects > 0):
         return None
-    asked = lines_of(rules, request, lines.now())
-    if not asked or (len(asked) > 1 and not lines.others_are_empty):
+    asked = _but_suspects(lines_of(rules, request, lines.now()).lines)
+    if not asked or (len(asked) > 1 and not lines.are_empty(asked[:-1])):
         return None
     line = asked[-1]
     if line.rest:
@@ -152,18 +173,20 @@ def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Pass
     tries = 0
     while True:
         sight, picked = yield from _choose(at, request, lines, began)
-        if not picked.jobs and began.skip and not lines.hears() and lines.may_read_all:
+        if not picked.jobs and sight.began.skip and not lines.hears():
             began = lines.from_start()  # that there is nothing must be true
             continue
         held = _gates_to_hold(sight, picked)
         probes = {job.task for job in picked.jobs} & sight.trials.keys() if sight.trials else ()
         if held or probes:
             return Passes(None, held, tuple(probes))
-        deliveries, positions = yield from _take(at, request, lines, sight, picked)
-        lines.advance(began, positions, sight.now, sight.took)
+        began = sight.began
+        deliveries, came = yield from _take(at, request, lines, sight, picked)
+        lines.advance(began, came, sight.now)
         tries += 1
         lines.last_chances = picked.last_chances
-        lines.expects = bool(deliveries) and (lines.last_chances or not request.room + request.ahead > len(deliveries))
+        is_full = len(deliveries) >= request.room + request.ahead
+        lines.expect(began, expects=bool(deliveries) and (lines.last_chances or is_full))
         if deliveries or not picked.jobs or tries == _TRIES:
             missed = len(deliveries) < len(picked.jobs) or picked.cut_short
             return Passes(Claimed(deliveries=deliveries, next_due=sight.now if missed else next_due(sight, picked, {})))
@@ -172,27 +195,32 @@ def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Pass
 
 def _take(
     at: datetime | None, request: ClaimRequest, lines: Lines, sight: Sight, picked: Picked
-) -> Verb[tuple[tuple[Delivery, ...], dict[Source, Position]]]:
-    """Take the chosen jobs; where the order is all there is to choose by, others instead of those that are gone meanwhile.
+) -> Verb[tuple[tuple[Delivery, ...], dict[Source, Came]]]:
+    """Take the chosen jobs, or, if only the order restricts the choice, others instead of those that are gone meanwhile.
 
     Returns also where each source begins after this.
     """
-    others = replace(sight, reads=[read for read in sight.reads if read.source is None or not read.source.line.rest])
-    lines.read_others(is_empty=_is_empty(others, picked), due=next_due(others, Picked(), {}))
-    line = _only_line(lines, request) if picked.jobs else None
-    if line is None:
-        return (yield from take(at, request, sight, picked)), picked.positions
-    first = {Source(line, job.priority): job.position for job in reversed(picked.jobs)}
+    others = replace(sight, reads=[read for read in sight.reads if not read.source.line.rest])
+    if _is_empty(others, picked):
+        restricted = list(dict.fromkeys(read.source.line for read in others.reads))
+        lines.found_empty(sight.began, _but_suspects(restricted), next_due(others, Picked(), {}))
+    else:
+        lines.found_job()
+    line = _only_line(lines, sight.rules, request) if picked.jobs else None
+    first = {Source(line, job.priority): job.position for job in reversed(picked.jobs)} if line is not None else {}
     sources = [read.source for read in sight.reads if read.source in first]
-    grabbed = yield from _grab(at, request, lines, sources, Positions(first, lines.pulls))
+    if not sources:
+        return (yield from take(at, request, sight, picked)), picked.came
+    began = sight.began._replace(by_source=first)
+    grabbed = yield from _grab(at, request, lines, sight.rules, sources, began)
     deliveries = () if grabbed is None else grabbed.deliveries
     given = {one.claim.job.id for one in deliveries}
-    left = {Source(line, job.priority): job.position for job in reversed(picked.jobs) if job.id not in given}
-    return deliveries, picked.positions | left
+    left = {Source(sources[0].line, job.priority): job.position for job in reversed(picked.jobs) if job.id not in given}
+    return deliveries, picked.came | {source: picked.came[source]._replace(position=at) for source, at in left.items()}
 
 
 def _is_empty(others: Sight, picked: Picked) -> bool:
-    """Return whether gates let no job pass that was read of other lines than that of the rest."""
+    """Return whether no job can be taken that was read of other lines than that of the rest."""
     if any(job.task in others.trials for job in picked.jobs):
         return False
     return not any(
@@ -203,20 +231,31 @@ def _is_empty(others: Sight, picked: Picked) -> bool:
 
 
 def _choose(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positions) -> Verb[tuple[Sight, Picked]]:
-    """Read as much as is needed to choose, which of many sources is a little of each."""
-    wanted = max(1, request.room + request.ahead)
-    count = len(lines.sources(lines_of(lines.rules, request, lines.now())))
-    most = wanted if count <= 1 else min(wanted, 8 + 2 * wanted // count)
-    scan = Scan(most, ENTRIES + 4 * wanted)
-    took = 0.0
+    """Read as much as is needed to choose."""
+    most = max(1, request.room + request.ahead)
+    scan: Scan | None = first_scan(lines, request)
     while True:
+        assert scan is not None  # noqa: S101 -- the loop ends before
         sight = yield from look(at, request, lines, began, scan)
-        took += sight.took
         picked = pick(sight, request, {})
-        if not picked.cut_short or scan.entries >= MAX_ENTRIES:
-            return replace(sight, took=took), picked
-        # Many entries are of jobs that the request may not have, or most of the due jobs are in one source.
-        scan = Scan(wanted, min(scan.entries * MORE, MAX_ENTRIES))
+        scan, began = wider(scan, picked, most), sight.began
+        if scan is None:
+            return sight, picked
+
+
+def wider(scan: Scan, picked: Picked, most: int) -> Scan | None:
+    """Return what to read instead, if a claim had to stop in front of jobs that were not read; None: more would not help."""
+    if not picked.cut:
+        return None
+    if in_front := picked.in_front - scan.full:
+        return scan._replace(full=scan.full | in_front)
+    if any(len(read.jobs) >= read.most < most for read in picked.cut):
+        return scan._replace(most=most, suspects=most)
+    deep = scan.deep.union(read.source for read in picked.cut if read.reached is not None)
+    entries = min(max(scan.first, scan.entries) * MORE, MAX_ENTRIES // max(1, len(deep)))
+    if deep == scan.deep and entries <= scan.entries:
+        return None
+    return scan._replace(deep=deep, entries=entries) if deep else None
 
 
 def _gates_to_hold(sight: Sight, picked: Picked) -> list[Gate]:

@@ -120,7 +120,7 @@ def _decoded(node: NodeId, row: Row, traces: Sequence[Any] | None) -> Delivery:
     (
         id_, state, run_at, attempt, granted, losses, loss_limit, lease, revision, max_attempts, stored_policy,
         enqueued_at, payload, _traced, expires_at, timeout, key, parent, stored_facts, queue, task, priority, _care,
-        _now, early, _later,
+        _now, early, *_,
     ) = row  # fmt: skip
     backoff, retention, of_schedule = policy(stored_policy)
     job = Job(

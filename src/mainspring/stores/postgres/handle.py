@@ -123,7 +123,7 @@ class Handle:
         waiting = [job.run_at for job in again]
         frees = self._may_free(written)
         if frees:
-            self._lines.read_others(is_empty=False)
+            self._lines.found_job()
         if any(job.is_suspect for job in again):
             self._lines.suspects = True
         of_schedule = any(change.before.of_schedule for change in changes)  # a slot may wait for the end of its run

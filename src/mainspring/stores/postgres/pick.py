@@ -7,9 +7,10 @@ from heapq import merge
 from uuid import UUID
 
 from mainspring.core.job import JobId
+from mainspring.core.limits import Scope
 from mainspring.core.names import Name
 from mainspring.stores.passage import Passage, Trial
-from mainspring.stores.postgres.lines import START, Kind, Position, Source
+from mainspring.stores.postgres.lines import START, Came, Kind, Position, Source
 from mainspring.stores.postgres.rows import Care
 from mainspring.stores.postgres.rules import LONG_AGO
 from mainspring.stores.postgres.sight import Read, Seen, Sight
@@ -22,13 +23,13 @@ class Room:
     def __init__(self, request: ClaimRequest) -> None:
         self._at_once = request.room
         self.left = request.room + request.ahead
-        self._suspects = request.suspects
+        self.suspects = request.suspects
         self._request = request
         self._taken: Counter[str] = Counter()
 
     def has(self, job: Seen) -> bool:
         """Return whether the node may take a job, at once or ahead."""
-        if job.care == Care.SUSPECT and self._suspects <= 0:
+        if job.care == Care.SUSPECT and self.suspects <= 0:
             return False
         return self._taken[job.queue] < self._request.room_in(job.queue)
 
@@ -39,7 +40,7 @@ class Room:
     def take(self, job: Seen) -> None:
         self._at_once -= 1
         self.left -= 1
-        self._suspects -= job.care == Care.SUSPECT
+        self.suspects -= job.care == Care.SUSPECT
         self._taken[job.queue] += 1
 
 
@@ -52,10 +53,16 @@ class Picked:
     """Of those that pass the gate of their key."""
     blocked: dict[JobId, tuple[Name, str]] = field(default_factory=dict)
     """Jobs whose key lets no job pass now."""
-    positions: dict[Source, Position] = field(default_factory=dict)
+    came: dict[Source, Came] = field(default_factory=dict)
     """Where each source begins after this."""
-    cut_short: bool = False
-    """It had to stop in front of a job that was not read, though there was room: read more of each source."""
+    cut: list[Read] = field(default_factory=list)
+    """Reads at whose end it had to stop, though there was room: the next job of these was not read."""
+    in_front: set[tuple[Scope, str]] = field(default_factory=set)
+    """Full gates of jobs that may be in front of others which were not read."""
+
+    @property
+    def cut_short(self) -> bool:
+        return bool(self.cut)
 
     @property
     def last_chances(self) -> bool:
@@ -88,13 +95,15 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
         for reader in readers
         if reader.read.jobs
     ]
-    unread = min((_end(read) for read in sight.reads if not read.jobs and read.reached is not None), default=None)
+    empty = [read for read in sight.reads if not read.jobs and read.reached is not None]
+    unread = min(map(_end, empty), default=None)
     over = False
     ahead = iter(filled[0]) if len(filled) == 1 else merge(*filled)
     for turn, job, reader in ahead:
         over = over or room.left <= 0
         if unread is not None and not over and unread < turn:  # a job that was not read may come first
-            picked.cut_short = over = True
+            over = True
+            picked.cut += empty
         if over or reader.shut:
             reader.leave(job)
             continue
@@ -104,7 +113,9 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
         keyed = None if job.key is None else keys.get((job.task, job.key))
         if not room.has(job) or any(barrier.room <= 0 for barrier in barriers[subject]):
             reader.leave(job)
-            reader.shut = _shuts(reader.read, sight, job)
+            reader.shut = _shuts(reader.read, sight, job, room)
+            if not reader.shut and sight.full:
+                picked.in_front |= sight.full & {(Scope.TASK, str(job.task)), (Scope.QUEUE, job.queue)}
         elif keyed is not None and keyed.room <= 0:
             picked.blocked[job.id] = (job.task, job.key or "")
             reader.leave(job)
@@ -121,31 +132,31 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
                 picked.keys[job.id] = job.key or ""
         if room.left > 0 and reader.read.is_cut and not reader.shut and job is reader.read.jobs[-1]:
             # The next job of this source was not read, and may come before the next jobs of the others.
-            picked.cut_short = over = True
-    if unread is not None and room.left > 0:
-        picked.cut_short = True
+            over = True
+            picked.cut.append(reader.read)
+    if empty and room.left > 0 and not picked.cut:
+        picked.cut += empty
     for reader in readers:
-        if reader.read.source is not None:
-            picked.positions[reader.read.source] = _position(reader, sight)
+        read = reader.read
+        picked.came[read.source] = Came(_position(reader, sight), read.took, is_end=read.reached is None)
     return picked
 
 
 def _end(read: Read) -> tuple[int, datetime, UUID]:
     """Where a read ended, in claim order."""
-    assert read.source is not None  # noqa: S101 -- suspects are read whole
     assert read.reached is not None  # noqa: S101 -- as is checked before
     return -read.source.priority, *read.reached
 
 
-def _shuts(read: Read, sight: Sight, job: Seen) -> bool:
+def _shuts(read: Read, sight: Sight, job: Seen, room: Room) -> bool:
     """Return whether what keeps back a job keeps back all others of its source: a gate, a breaker or room they share."""
-    if read.source is None:
-        return False
     match read.source.line.kind:
         case Kind.QUEUE:
             return True  # its tasks have no gates, or they would have lines of their own
         case Kind.TASK:
             return any(barrier.room <= 0 for barrier in sight.of_task(job.task))
+        case Kind.SUSPECT:
+            return room.suspects <= 0
         case Kind.ALL:
             return False
 
@@ -188,7 +199,7 @@ def _behind(read: Read, sight: Sight) -> list[datetime]:
     found = [read.later] if read.later is not None else []
     if read.is_cut:
         found.append(read.jobs[-1].run_at if read.jobs else sight.now)
-    if not found or read.source is None:
+    if not found:
         return found
     line = read.source.line
     shared: list[Passage | Trial] = []

@@ -11,8 +11,19 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
 from mainspring.stores.passage import Passage, Trial
-from mainspring.stores.postgres.lines import Kind, Line, Lines, Position, Positions, Source, cooling, lines_of
-from mainspring.stores.postgres.rows import Care, name, shown_key
+from mainspring.stores.postgres.lines import (
+    FIRST_ENTRIES,
+    Asked,
+    Kind,
+    Line,
+    Lines,
+    Position,
+    Positions,
+    Source,
+    cooling,
+    lines_of,
+)
+from mainspring.stores.postgres.rows import name, shown_key
 from mainspring.stores.postgres.rules import Rules
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
@@ -20,8 +31,12 @@ from mainspring.stores.records import ClaimRequest
 
 _PEEK: Final = statement("peek")
 _RULES: Final = statement("rules_read")
-_SUSPECTS: Final = -1
-"""The place of the row of suspects."""
+_SPARE_SUSPECTS: Final = 3
+"""Suspects that are read besides those that may be claimed, in case these are blocked."""
+_BY_QUEUE: Final = (Kind.TASK, Kind.SUSPECT)
+"""Lines that leave out queues, beside that of the rest."""
+_TOOK: Final = 17
+"""The column with the time from the beginning of the statement to a row."""
 
 
 class Seen(NamedTuple):
@@ -42,10 +57,9 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Read:
-    """What was read of a source, or of the suspects: the first due jobs, in order."""
+    """The first due jobs of a source, in order."""
 
-    source: Source | None
-    """None: the suspects."""
+    source: Source
     jobs: Sequence[Seen]
     reached: Position | None
     """Where the read ended, if there may be more jobs behind that the request may have."""
@@ -53,6 +67,8 @@ class Read:
     """When the first job is due that is not due yet, or a little earlier."""
     most: int
     """How many were read at most."""
+    took: float = 0.0
+    """Seconds."""
 
     @property
     def is_cut(self) -> bool:
@@ -84,7 +100,8 @@ class Sight:
     full: frozenset[tuple[Scope, str]]
     """Those of them that let no job pass."""
     keyed: dict[Name, Keyed]
-    took: float
+    began: Positions
+    """Where the reads began."""
     trials: dict[Name, Trial]
     """The breakers of the request's tasks that are not closed."""
     cooling: Sequence[datetime] = ()
@@ -136,8 +153,27 @@ class Scan(NamedTuple):
 
     most: int
     """Jobs that the request may have."""
-    entries: int
+    first: int
     """Index entries."""
+    suspects: int
+    """Jobs of the line of suspects."""
+    deep: frozenset[Source] = frozenset()
+    """Sources of which more entries are read, because the first ones were of jobs that the request may not have."""
+    entries: int = 0
+    """How many of these."""
+    full: frozenset[tuple[Scope, str]] = frozenset()
+    """Gates whose jobs are left out (`lines_of`), because they were in front of others."""
+
+    def entries_of(self, source: Source) -> int:
+        return self.entries if source in self.deep else self.first
+
+
+def first_scan(lines: Lines, request: ClaimRequest) -> Scan:
+    """Return how much to read at first: as much as is needed to choose, which of many sources is a little of each."""
+    wanted = max(1, request.room + request.ahead)
+    count = len(lines.sources(lines_of(lines.rules, request, lines.now()).lines))
+    most = wanted if count <= 1 else min(wanted, 8 + 2 * wanted // count)
+    return Scan(most, FIRST_ENTRIES + 4 * wanted, suspects=min(wanted, request.suspects + _SPARE_SUSPECTS))
 
 
 def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positions, scan: Scan) -> Verb[Sight]:
@@ -145,12 +181,12 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
     while True:
         rules = lines.rules
         now_here = lines.now()
-        asked = lines_of(rules, request, now_here)
-        sources = lines.sources(asked)
+        asked = lines_of(rules, request, now_here, scan.full)
+        sources = lines.sources(asked.lines)
         wanted = _gates(rules, request)
         tasks = sorted({task for task in request.tasks if rules.keyed(task)}, key=str) if rules.gates else []
         gaps = lines.gaps(whole=not began.skip)
-        most = [1 if _is_full(lines, source.line) else scan.most for source in sources]
+        most = [_most(lines, source.line, scan) for source in sources]
         rows = yield Ask(
             _PEEK,
             (
@@ -159,35 +195,35 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
                 request.node,
                 request.term,
                 *gaps,
-                scan.entries,
-                *_filters(rules, request, asked),
-                *_columns(sources, began, most),
-                request.suspects > 0,
+                *_filters(asked),
+                *_columns(sources, began, most, scan),
                 [str(gate.scope) for gate in wanted],
                 [gate.name for gate in wanted],
                 [str(task) for task in tasks],
             ),
         )
-        took = max(row[17] for row in rows).total_seconds()  # by the server: here, a busy event loop would count too
+        took = _durations(rows)
         by_place = {row[0]: row for row in rows}
-        now, version, fresh, taken, freed, look_at, spent = by_place[0][10:17]
+        now, version, fresh, taken, freed, look_at, spent = by_place[0][10:_TOOK]
         if version is None:
             raise NodeGone("PostgreSQL store", f"node {request.node} is not alive under this term; join under a new id")
         if version != rules.version:
             ((*row,),) = yield Ask(_RULES)
-            lines.rules = Rules.of(row)
-            lines.forget_positions()
+            lines.replace_rules(Rules.of(row))
             began = lines.from_start()
             continue
         if fresh:
             lines.learn(fresh)
             continue
         if gaps[0]:
-            lines.looked_into_gaps(took)
-        reads = [_read(source, by_place[place], most[place - 1]) for place, source in enumerate(sources, start=1)]
-        if _SUSPECTS in by_place:
-            reads.append(_suspects(by_place[_SUSPECTS]))
-            lines.suspects = bool(reads[-1].jobs) or reads[-1].later is not None
+            lines.looked_into_gaps(began, took[0])
+        reads = [
+            _read(source, by_place[place], most[place - 1], took[place])
+            for place, source in enumerate(sources, start=1)
+        ]
+        suspects = [read for read in reads if read.source.line.kind is Kind.SUSPECT]
+        if suspects or not sources:
+            lines.suspects = any(read.jobs or read.later or read.reached for read in suspects)
         passages = {
             (gate.scope, gate.name): Passage(gate=gate, key="", taken=count, spent_until=until, now=now)
             for gate, count, until in zip(wanted, taken, spent, strict=True)
@@ -204,17 +240,20 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
                 task: Keyed(rules.gates[Scope.KEY, str(task)], was_freed, when)
                 for task, was_freed, when in zip(tasks, freed, look_at, strict=True)
             },
-            took=took,
+            began=began,
             trials={task: Trial(rules.breakers[task], now) for task in rules.unclosed & request.tasks},
             cooling=cooling(rules, request, now_here),
         )
 
 
-def _is_full(lines: Lines, line: Line) -> bool:
-    """Return whether the gate of a line let no job pass when it was last read: then one job of it is enough."""
+def _most(lines: Lines, line: Line, scan: Scan) -> int:
+    """Return how many jobs of a line are read at most; one is enough if its gate let no job pass when it was last read."""
+    if line.kind is Kind.SUSPECT:
+        return scan.suspects
     if line.rest or line.kind is Kind.ALL:
-        return False
-    return (Scope.TASK if line.kind is Kind.TASK else Scope.QUEUE, line.name) in lines.full
+        return scan.most
+    gate = (Scope.TASK if line.kind is Kind.TASK else Scope.QUEUE, line.name)
+    return 1 if gate in lines.full else scan.most
 
 
 def _gates(rules: Rules, request: ClaimRequest) -> list[Gate]:
@@ -235,54 +274,52 @@ def names(tasks: frozenset[Name]) -> list[str]:
     return [str(task) for task in tasks]
 
 
-def _filters(rules: Rules, request: ClaimRequest, asked: Sequence[Line]) -> tuple[Any, ...]:
-    """Return tasks without gates of their own; all tasks; queues that are shut; these and queues with lines; named queues."""
-    rooms = request.queues or {}
-    shut = rules.paused | {queue for queue, room in rooms.items() if room <= 0}
-    plain = next((line.tasks for line in asked if line.rest or line.kind is Kind.QUEUE), frozenset())
-    without = next((line.without for line in asked if line.rest), shut)
-    named = None if request.queues is None or request.others else [queue for queue in rooms if queue not in shut]
-    return names(plain), names(request.tasks), list(shut), list(without), named
+def _filters(asked: Asked) -> tuple[Any, ...]:
+    """Return tasks without lines of their own, those of suspects, queues that lines leave out, and the only queues."""
+    of_suspects = next((line.tasks for line in asked.lines if line.kind is Kind.SUSPECT), frozenset())
+    without = next((line.without for line in asked.lines if not line.rest and line.kind in _BY_QUEUE), frozenset())
+    without_in_rest = next((line.without for line in asked.lines if line.rest), frozenset())
+    named = None if asked.named is None else list(asked.named)
+    return names(asked.plain), names(of_suspects), list(without), list(without_in_rest), named
 
 
-def _columns(sources: Sequence[Source], began: Positions, most: Sequence[int]) -> tuple[list[Any], ...]:
-    """The sources by index: their places, names, priorities, positions, and how many jobs are read of each."""
-    columns: dict[Kind, tuple[list[Any], ...]] = {kind: ([], [], [], [], [], []) for kind in Kind}
+def _columns(sources: Sequence[Source], began: Positions, most: Sequence[int], scan: Scan) -> tuple[list[Any], ...]:
+    """Return the sources by index: their places, names, priorities, positions, and how much of each is read."""
+    columns: dict[Kind, tuple[list[Any], ...]] = {kind: tuple([] for _ in range(7)) for kind in Kind}
     rest: list[bool] = []
     for place, source in enumerate(sources, start=1):
         line = source.line
-        for column, value in zip(
-            columns[line.kind], (place, line.name, source.priority, *began.of(source), most[place - 1]), strict=True
-        ):
+        values = (place, source.priority, *began.of(source), most[place - 1], scan.entries_of(source), line.name)
+        for column, value in zip(columns[line.kind], values, strict=True):
             column.append(value)
         if line.kind is Kind.TASK:
             rest.append(line.rest)
-    every = columns[Kind.ALL]
-    return every[0], *every[2:], *columns[Kind.TASK], rest, *columns[Kind.QUEUE]
+    return (
+        *columns[Kind.ALL][:-1],
+        *columns[Kind.TASK],
+        rest,
+        *columns[Kind.QUEUE],
+        *columns[Kind.SUSPECT][:-1],
+    )
 
 
-def _read(source: Source, row: Row, most: int) -> Read:
+def _durations(rows: Sequence[Row]) -> dict[int, float]:
+    """Return the seconds that each row took, by the server: here, a busy event loop would count too."""
+    durations, before = {}, 0.0
+    for row in rows:
+        until = row[_TOOK].total_seconds()
+        durations[row[0]] = max(0.0, until - before)  # the clock of the server may be set back meanwhile
+        before = until
+    return durations
+
+
+def _read(source: Source, row: Row, most: int, took: float) -> Read:
     _, ids, times, queues, tasks, cares, keys, reached_at, reached_id, later = row[:10]
-    if not ids:
-        return Read(source, (), _position(reached_at, reached_id), later, most)
-    priority = source.priority
     jobs = [
-        Seen(priority, run_at, id_, queue, name(task), care, None if key is None else shown_key(key))
-        for run_at, id_, queue, task, care, key in zip(times, ids, queues, tasks, cares, keys, strict=True)
-    ]
-    return Read(source, jobs, _position(reached_at, reached_id), later, most)
-
-
-def _suspects(row: Row) -> Read:
-    _, ids, times, queues, tasks, priorities, keys, _, _, later = row[:10]
-    jobs = [
-        Seen(priority, run_at, id_, queue, name(task), Care.SUSPECT, None if key is None else shown_key(key))
-        for priority, run_at, id_, queue, task, key in zip(
-            *(column or () for column in (priorities, times, ids, queues, tasks, keys)), strict=True
+        Seen(source.priority, run_at, id_, queue, name(task), care, None if key is None else shown_key(key))
+        for run_at, id_, queue, task, care, key in zip(
+            *(column or () for column in (times, ids, queues, tasks, cares, keys)), strict=True
         )
     ]
-    return Read(None, jobs, None, later, len(jobs) + 1)
-
-
-def _position(at: datetime | None, id_: Any) -> Position | None:  # noqa: ANN401 -- a column
-    return None if at is None else (at, id_)
+    reached = None if reached_at is None else (reached_at, reached_id)
+    return Read(source, jobs, reached, later, most, took)

@@ -9,10 +9,11 @@ from mainspring.core.names import Name
 from mainspring.stores.circuits import Kept
 from mainspring.stores.passage import Passage, Trial
 from mainspring.stores.postgres import breakers, gates
+from mainspring.stores.postgres.claim import wider
 from mainspring.stores.postgres.deliver import take
-from mainspring.stores.postgres.lines import ENTRIES, MAX_ENTRIES, MORE, Lines, Positions
+from mainspring.stores.postgres.lines import Lines
 from mainspring.stores.postgres.pick import Picked, next_due, pick
-from mainspring.stores.postgres.sight import Scan, Sight, look
+from mainspring.stores.postgres.sight import Sight, first_scan, look
 from mainspring.stores.postgres.verb import Verb
 from mainspring.stores.records import Claimed, ClaimRequest
 
@@ -41,7 +42,6 @@ class Chosen(NamedTuple):
     sight: Sight
     picked: Picked
     keys: dict[tuple[Name, str], Passage]
-    began: Positions
     behind: set[tuple[Name, str]]
     """Keys that only something chosen has filled, and behind which others were parked."""
     obstructed: bool = False
@@ -66,7 +66,7 @@ def claim_through_gates(
         lines.gated = True  # so that all gates and breakers are held next time
         yield from gates.free(waiting)
         return Claimed(deliveries=()), True, counted
-    sight, picked, keys, began, behind, obstructed = chosen
+    sight, picked, keys, behind, obstructed = chosen
     deliveries = yield from take(at, request, sight, picked)
     yield from gates.pass_through(request.node, sight, keys, deliveries)
     deliveries, changes = yield from breakers.let_through(sight.trials, deliveries, sight.now)
@@ -77,7 +77,7 @@ def claim_through_gates(
     lost = {(job.task, picked.keys[job.id]) for job in picked.jobs if job.id in picked.keys and job.id not in given}
     served = {(delivery.claim.job.task, delivery.key) for delivery in deliveries}
     yield from gates.free(lost | (behind - served))
-    lines.advance(began, picked.positions, sight.now, sight.took)
+    lines.advance(sight.began, picked.came, sight.now)
     lines.gated = any(sight.gates_of(job) for job in picked.jobs)
     found = [sight.now] if obstructed or missed else [next_due(sight, picked, keys)]
     due = min((instant for instant in (*found, *later) if instant is not None), default=None)
@@ -129,10 +129,11 @@ def _choose_through(
     names = {(gate.scope, gate.name) for gate in held}
     wanted = request.room + request.ahead
     began, rounds = lines.positions(), 0
-    most, entries = min(MANY, wanted + wanted // SPARE + HINDERING), ENTRIES + 4 * max(1, wanted)
+    scan = first_scan(lines, request)._replace(most=min(MANY, wanted + wanted // SPARE + HINDERING))
     behind: set[tuple[Name, str]] = set()
     while True:
-        sight = yield from look(at, request, lines, began, Scan(most, entries))
+        sight = yield from look(at, request, lines, began, scan)
+        began = sight.began
         if any((gate.scope, gate.name) not in names for gate in sight.gates):
             return None
         if _is_due_behind(sight, tried.asked):
@@ -140,21 +141,20 @@ def _choose_through(
         _try(sight, tried.breakers)
         keys = yield from gates.keys_in(sight)
         picked = pick(sight, request, keys)
-        if not picked.jobs and began.skip and not lines.hears() and lines.may_read_all:
+        more = wider(scan, picked, MANY)
+        if not picked.jobs and began.skip and not lines.hears():
             began = lines.from_start()  # that there is nothing must be true
         elif not picked.cut_short:
             if len(picked.blocked) > HINDERING:
                 behind |= yield from gates.park(picked, keys)
-            return Chosen(sight, picked, keys, began, behind)
-        elif not picked.blocked and entries < MAX_ENTRIES:
-            most, entries = most * 4, min(entries * MORE, MAX_ENTRIES)
-        elif most < MANY:
-            most = MANY
+            return Chosen(sight, picked, keys, behind)
+        elif more is not None:
+            scan = more
         else:
             behind |= yield from gates.park(picked, keys)
             rounds += 1
             if rounds == ROUNDS or not picked.blocked:
-                return Chosen(sight, picked, keys, began, behind, obstructed=True)
+                return Chosen(sight, picked, keys, behind, obstructed=True)
 
 
 def gates_asked(lines: Lines, request: ClaimRequest) -> list[Gate]:

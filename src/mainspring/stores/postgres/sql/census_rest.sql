@@ -11,6 +11,6 @@ FROM (
     UNION ALL
     (
         SELECT queue, task, run_at FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care = 1
-        ORDER BY priority DESC, run_at, id LIMIT $2
+        ORDER BY priority, run_at, id LIMIT $2
     )
 ) AS apart GROUP BY queue, task

@@ -1,9 +1,9 @@
--- Claims the first due jobs, where the order is all there is to choose by: no gates, no suspects, room in every queue.
+-- Claims the first due jobs, if no limit, suspect or room of a queue restricts the choice.
 -- Takes nothing if peek.sql has to be asked: the node is not alive, the rules have changed, or there is a priority that the
 -- caller does not know. Rows are locked while the index is read, and those that are locked are skipped, so that two nodes
 -- take different jobs; a row that has changed since the snapshot is left to the next claim. Lists the priorities in the
--- order of $7. A job on its last chance beyond the first $11 jobs ends the list. The last column is when the next job of
--- these priorities is due, whichever task and queue it has.
+-- order of $7. A job on its last chance beyond the first $11 jobs ends the list. The last columns are how many jobs were
+-- locked, and when the next job of these priorities is due, whichever task and queue it has.
 -- Indexes: jobs_by_order, nodes_id_key.
 WITH clock AS MATERIALIZED (
     SELECT now, date_part('epoch', now) AS epoch
@@ -46,7 +46,7 @@ FROM given WHERE jobs.ctid = given.row
 RETURNING
     jobs.id, given.state, date_part('epoch', run_at), attempt, granted, losses, loss_limit, lease, revision, max_attempts,
     policy, date_part('epoch', enqueued_at), payload, traced, expires_at, timeout, key, parent, facts, queue, task, priority, care,
-    (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN run_at END, (
+    (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN run_at END, (SELECT count(*) FROM held), (
         SELECT date_part('epoch', min(later.run_at)) FROM unnest($7) AS asked (priority) CROSS JOIN LATERAL (
             SELECT run_at FROM mainspring.jobs
             WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0 AND priority + 0 = asked.priority AND run_at > (SELECT now FROM clock)

@@ -23,7 +23,7 @@ WITH near AS MATERIALIZED (
     UNION ALL
     (
         SELECT id, state, queue, task, 4 FROM mainspring.jobs WHERE state <> 'running' AND NOT parked AND care = 1
-        ORDER BY priority DESC, run_at, id LIMIT $6
+        ORDER BY priority, run_at, id LIMIT $6
     )
     UNION ALL
     (SELECT id, state, queue, task, 5 FROM mainspring.jobs WHERE parked ORDER BY task, key, queue LIMIT $6)

@@ -1,6 +1,6 @@
 -- Gives jobs to a node, each under a new lease, if they still wait in the queue where they were seen, if the rules have not
--- changed and the node is alive. Locked rows are skipped: another transaction has them. `= ANY (ARRAY[…])`:
--- docs/decisions/0041. Indexes: jobs_pkey, nodes_id_key.
+-- changed and the node is alive. Locked rows are skipped: another transaction has them. `= ANY (ARRAY[…])` and the other
+-- expressions keep the planner to the primary key (docs/decisions/0041). Indexes: jobs_pkey, nodes_id_key.
 WITH clock AS MATERIALIZED (
     SELECT now, date_part('epoch', now) AS epoch
     FROM (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS reading
@@ -24,4 +24,4 @@ RETURNING
     jobs.id, held.state, date_part('epoch', run_at), attempt, granted, losses, loss_limit, lease, revision, max_attempts,
     policy, date_part('epoch', enqueued_at), payload, traced, expires_at, timeout, key, parent, facts, queue, task, priority, care,
     (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN run_at END,
-    NULL::double precision
+    NULL::bigint, NULL::double precision
