@@ -1,15 +1,15 @@
-"""Claims: both ways to look for jobs, parked jobs, and what is always true of the tables when a transaction ends.
+"""Claims: both scans for jobs, parked jobs, and what is always true of the tables when a transaction ends.
 
 The functions are called on a database in memory, without threads: thousands of steps take a second.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 from uuid import UUID
 
 import pytest
@@ -54,13 +54,13 @@ ERROR = AttemptError(type="E", message="m")
 
 
 class OneWay(Lanes):
-    """Lets every claim go by lane at once, or none."""
+    """Lets every claim scan by lane at once, or none."""
 
     def __init__(self, common: Known, *, by_lane: bool) -> None:
         super().__init__(common)
         self._by_lane = by_lane
 
-    def goes_by_lane(self, request: ClaimRequest) -> bool:
+    def consume_lane_scan(self, request: ClaimRequest) -> bool:
         del request
         return self._by_lane
 
@@ -104,10 +104,12 @@ class Tables:
         made = NewJob(id=id_, task=task, payload=b"", backoff=Backoff.fixed(1), max_attempts=5, key=key, run_at=run_at)
         return replace(made, **fields)
 
+    def request(self, **fields: object) -> ClaimRequest:
+        return replace(ClaimRequest(node=self.node, term=self.term, tasks=frozenset(TASKS)), **fields)
+
     def ask(self, **fields: object) -> Claimed:
-        request = ClaimRequest(node=self.node, term=self.term, tasks=frozenset(TASKS))
         with self as session:
-            return claim.claim(session, replace(request, **fields))
+            return claim.claim(session, self.request(**fields))
 
     def claim(self, **fields: object) -> tuple[Delivery, ...]:
         return self.ask(**fields).deliveries
@@ -257,8 +259,8 @@ def test_whatever_happens_the_tables_agree(steps: Sequence[tuple[object, ...]]) 
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_both_ways_to_look_choose_the_same_jobs(steps: Sequence[tuple[object, ...]]) -> None:
-    """The walk, the look by lane, and a walk that is given up at once in favour of the other."""
+def test_both_scans_choose_the_same_jobs(steps: Sequence[tuple[object, ...]]) -> None:
+    """The scan in claim order, the scan by lane, and a scan in claim order that is given up at once in favour of the other."""
     with ExitStack() as stack:
         stories = []
         for by_lane in (False, True, None):
@@ -266,7 +268,7 @@ def test_both_ways_to_look_choose_the_same_jobs(steps: Sequence[tuple[object, ..
             stories.append(Story(Tables(connection, by_lane=by_lane)))
         for step in steps:
             answers = [story.take(step) for story in stories[:2]]
-            with patch.object(selection, "_MAX_PASSED", -1_000_000), patch.object(claim, "_CLAIMS_BY_LANE", 0):
+            with patch.object(selection, "_MAX_SKIPPED", -1_000_000), patch.object(claim, "_CLAIMS_BY_LANE", 0):
                 answers.append(stories[2].take(step))
             assert answers[0] == answers[1] == answers[2]
 
@@ -492,29 +494,48 @@ def test_lanes_that_were_rolled_back_are_not_remembered(tables: Tables) -> None:
     assert [one.claim.job.queue for one in tables.claim(room=9)] == ["came"]
 
 
-def test_after_a_walk_in_vain_claims_go_by_lane_for_a_while(tables: Tables) -> None:
+def scans_in_order() -> AbstractContextManager[Mock]:
+    return patch.object(claim, "scan_in_order", wraps=selection.scan_in_order)
+
+
+def test_after_a_scan_in_vain_claims_scan_by_lane_for_a_while(tables: Tables) -> None:
     asked: list[bool] = []
     here = ClaimRequest(node=tables.node, term=tables.term, tasks=frozenset({TASKS[0]}))
     tables.enqueue([tables.new(TASKS[1], delay=-9) for _ in range(2000)])
     tables.enqueue([tables.new(TASKS[0]) for _ in range(40)])
     for _ in range(36):
-        with tables as session, patch.object(claim, "walk", wraps=selection.walk) as walk:
+        with tables as session, scans_in_order() as scan:
             assert len(claim.claim(session, here).deliveries) == 1
-        asked.append(walk.called)
+        asked.append(scan.called)
 
     assert asked == [True, *[False] * 32, True, False, False]
 
 
-def test_a_node_with_queues_of_its_own_goes_by_lane_and_others_do_not(tables: Tables) -> None:
+def test_a_claim_that_chooses_again_counts_as_one_scan_by_lane(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.KEY, name="a", rate=Rate(count=1, period=timedelta(seconds=10), burst=9)))
+    tables.enqueue([tables.new(TASKS[0], key="x", delay=-9) for _ in range(99)])
+    assert len(tables.claim(room=99)) == 9
+    tables.now += 10_000_000
+    assert tables.claim(room=0) == ()  # unparks the first job only
+    tables.now += 50_000_000
+    tables.known.of_request(tables.request()).claims_by_lane = 3
+    with scans_in_order() as scan, patch.object(claim, "scan_by_lane", wraps=selection.scan_by_lane) as by_lane:
+        assert len(tables.claim(room=99)) == 6
+
+    assert (scan.called, by_lane.call_count) == (False, 2)
+    assert tables.known.of_request(tables.request()).claims_by_lane == 2
+
+
+def test_a_node_with_queues_of_its_own_scans_by_lane_and_others_do_not(tables: Tables) -> None:
     tables.enqueue([tables.new(TASKS[0]) for _ in range(3)])
-    for fields, walks in (
+    for fields, in_order in (
         ({"queues": {"default": 1}}, False),
         ({"queues": {"x": 1}, "others": True}, True),
         ({}, True),
     ):
-        with patch.object(claim, "walk", wraps=selection.walk) as walk:
+        with scans_in_order() as scan:
             assert len(tables.claim(**fields)) == 1
-        assert walk.called == walks
+        assert scan.called == in_order
 
 
 HALF = 1000

@@ -28,7 +28,7 @@ from mainspring.stores.sqlite.rows import (
     optional_span,
     policy,
 )
-from mainspring.stores.sqlite.selection import KEY, LANE, Selection, look_by_lane, make_due, walk
+from mainspring.stores.sqlite.selection import KEY, LANE, Selection, make_due, scan_by_lane, scan_in_order
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 from mainspring.stores.unreadable import POLICY, as_int, problem, readable
@@ -40,10 +40,10 @@ _HEADS: Final = statement("claim_heads")
 _LEASE: Final = 6  # its position in whole rows
 _WAITING: Final = {str(state): state for state in WAITING}
 _CLAIMS_BY_LANE: Final = 32
-"""Claims that go by lane after a walk that was in vain, before the next one is tried."""
-_FEW_LATER: Final = 8
+"""Claims that scan by lane after a scan in claim order that was given up, before the next one is tried."""
+_MAX_LATER_READ: Final = 8
 """Jobs of a rank that are not due yet, of which one is expected to be in a lane of the request."""
-_FEW_OPENINGS: Final = 16
+_MAX_OPENINGS_READ: Final = 16
 
 
 def claim(session: Session, request: ClaimRequest) -> Claimed:
@@ -58,29 +58,31 @@ def claim(session: Session, request: ClaimRequest) -> Claimed:
 def _select(session: Session, request: ClaimRequest) -> Selection:
     """Choose jobs, and park those that are in the way."""
     rooms = Rooms(session, request)
+    by_lane = session.lanes.consume_lane_scan(request)
     has_parked = parking.is_used(session)
     if has_parked:
         gates.unpark(session, parking.opened(session, rooms.rated_keys))
-    selection = _look(session, request, rooms)
+    selection = _choose(session, request, rooms, by_lane=by_lane)
     unparked: set[tuple[str, str]] = set()
     while has_parked and _unpark_more(session, selection, request.room + request.ahead, unparked):
-        selection = _look(session, request, Rooms(session, request))
+        by_lane = by_lane or selection.has_seen_all
+        selection = _choose(session, request, Rooms(session, request), by_lane=by_lane)
     _park(
         session, selection
     )  # only now: in a choice that is given up, jobs may be blocked by others that are not taken
     return selection
 
 
-def _look(session: Session, request: ClaimRequest, rooms: Rooms) -> Selection:
+def _choose(session: Session, request: ClaimRequest, rooms: Rooms, *, by_lane: bool) -> Selection:
     horizon = session.now if request.due_by is None else min(session.now, micros(request.due_by))
-    if not session.lanes.goes_by_lane(request):
+    if not by_lane:
         selection = Selection(session, rooms, horizon)
-        if walk(session, selection):
+        if scan_in_order(session, selection):
             return selection
-        session.lanes.go_by_lane(request, _CLAIMS_BY_LANE)
+        session.lanes.prefer_lane_scan(request, _CLAIMS_BY_LANE)
         rooms = Rooms(session, request)
     selection = Selection(session, rooms, horizon)
-    look_by_lane(session, selection, session.lanes.of_request(session, request))
+    scan_by_lane(session, selection, session.lanes.of_request(session, request))
     return selection
 
 
@@ -115,7 +117,7 @@ def _keys(session: Session, selection: Selection) -> set[tuple[Lane, str]]:
 def _give(
     session: Session, request: ClaimRequest, selection: Selection
 ) -> tuple[tuple[Delivery, ...], tuple[PhaseChange, ...]]:
-    """Write the claim, and leave everything as true as it was before: places, rates, parked jobs, probes."""
+    """Write the claim and its effects on places, rates, parked jobs and probes."""
     rows, rooms = selection.whole_rows(), selection.rooms
     if not rows:
         return (), ()
@@ -169,7 +171,7 @@ def _next_due(session: Session, request: ClaimRequest, selection: Selection) -> 
         return selection.next_due
     selection.note_left()
     for gate in selection.rooms.rated_keys:
-        for limit in (_FEW_OPENINGS, -1):
+        for limit in (_MAX_OPENINGS_READ, -1):
             openings = parking.openings(session, gate.name, limit)
             if any(_notes(session, selection, *one) for one in openings) or len(openings) != limit:
                 break
@@ -187,11 +189,11 @@ def _note_later(session: Session, selection: Selection) -> bool:
     """Note the first jobs that are not due yet; returns False if the first ones of a rank are all of other lanes."""
     is_complete = True
     for rank in selection.ranks:
-        entries = session.rows(_LATER, (rank, selection.horizon, _FEW_LATER))
+        entries = session.rows(_LATER, (rank, selection.horizon, _MAX_LATER_READ))
         if not all(isinstance(run_at, int) for _, run_at in entries):
             make_due(session, [rank], selection)
         elif not any(_notes(session, selection, *entry) for entry in entries):
-            is_complete = is_complete and len(entries) < _FEW_LATER
+            is_complete = is_complete and len(entries) < _MAX_LATER_READ
     return is_complete
 
 

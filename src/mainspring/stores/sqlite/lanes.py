@@ -73,12 +73,12 @@ class Lane(NamedTuple):
 
 @dataclass(slots=True)
 class RequestLanes:
-    """The lanes of the tasks and queues of a claim request, and how such requests look for jobs."""
+    """The lanes of the tasks and queues of a claim request, and how such requests scan for jobs."""
 
     lanes: list[Lane] = field(default_factory=list)
     read_to: int = 0
     claims_by_lane: int = 0
-    """How many more claims go by lane, because the claim order was full of jobs that they may not take."""
+    """How many more claims scan by lane, because the claim order was full of jobs that they may not take."""
 
 
 @dataclass(slots=True)
@@ -158,8 +158,11 @@ class Lanes:
         ]
         return self._common.of_request(request).lanes + new
 
-    def goes_by_lane(self, request: ClaimRequest) -> bool:
-        """Return whether a claim looks for jobs by lane at once. A node with queues of its own always does."""
+    def consume_lane_scan(self, request: ClaimRequest) -> bool:
+        """Return whether a claim scans by lane at once, and count it: to be called once for each claim.
+
+        Claims of a node with queues of its own always do.
+        """
         if request.queues is not None and not request.others:
             return True
         known = self._common.of_request(request)
@@ -168,8 +171,8 @@ class Lanes:
             return True
         return False
 
-    def go_by_lane(self, request: ClaimRequest, claims: int) -> None:
-        """Let the next claims like this one look for jobs by lane."""
+    def prefer_lane_scan(self, request: ClaimRequest, claims: int) -> None:
+        """Let the next claims like this one scan by lane."""
         self._common.of_request(request).claims_by_lane = claims
 
     def _learn(self, number: int, values: tuple[Any, ...]) -> Lane:

@@ -1,9 +1,9 @@
-"""The jobs that a claim takes: the first ones in claim order that the request may have.
+"""Job selection of a claim: the first jobs in claim order that the request may have.
 
-Claim order is priority, run_at, id. There are two ways to look, with the same result. The walk reads the index of claimable
-jobs in this order, whatever lanes they are in, so its cost does not depend on how many lanes there are; it ends if it has
-read many jobs that the request may not have. The look by lane reads the first job of every lane that the request may have,
-and merges the lanes; its cost does not depend on the jobs of other lanes.
+Claim order is priority, run_at, id. Two scans give the same result. The scan in claim order reads the index of claimable
+jobs in this order, whatever lanes they are in, so its cost does not depend on the number of lanes; it is given up after many
+jobs that the request may not have. The scan by lane reads the first job of every lane that the request may have, and merges
+the lanes; its cost does not depend on the jobs of other lanes.
 """
 
 from collections import defaultdict
@@ -36,12 +36,12 @@ _MAKE_DUE: Final = statement("jobs_unreadable_due")
 _BEFORE_ALL: Final = -(1 << 62)
 _BEFORE_THE_CALENDAR: Final = -(1 << 61)
 """A `run_at` that is due and cannot be decoded."""
-_CHUNK: Final = 500
-"""Jobs that a walk reads at a time after the first ones."""
-_MAX_PASSED: Final = 1000
-"""Jobs that a walk reads in vain, beside four for each that is wanted."""
-_FEW: Final = 8
-_MANY: Final = 1024
+_SCAN_CHUNK: Final = 500
+"""Jobs that a scan in claim order reads at a time after the first ones."""
+_MAX_SKIPPED: Final = 1000
+"""Jobs that a scan in claim order reads in vain before it is given up, beside four for each wanted job."""
+_MERGE_FIRST: Final = 8
+_MERGE_MAX: Final = 1024
 """Jobs of a lane that are read at first, and at most, where several lanes are merged."""
 
 Position: TypeAlias = tuple[int, bytes]
@@ -58,9 +58,9 @@ class Selection:
         self.is_done = False
         """There is no room left, and another job is due: nothing more has to be read."""
         self.has_seen_all = False
-        """The jobs that are not due yet were looked at too."""
+        """Jobs that are not due yet were read too: it was a scan by lane."""
         self.ranks: list[int] = []
-        """Ranks that the walk came to."""
+        """Ranks that the scan in claim order has come to."""
         self.horizon = horizon
         self.rooms = rooms
         self.closed: set[int] = set()
@@ -150,9 +150,9 @@ class Selection:
         return known
 
 
-def walk(session: Session, selection: Selection) -> bool:
+def scan_in_order(session: Session, selection: Selection) -> bool:
     """Choose jobs in claim order; returns False if there were too many others among them, and the choice is not complete."""
-    budget = 4 * selection.rooms.left + _MAX_PASSED
+    budget = 4 * selection.rooms.left + _MAX_SKIPPED
     rank = _BEFORE_ALL
     while (rank := session.rows(_RANK, (rank,))[0][0]) is not None:
         selection.ranks.append(rank)
@@ -164,7 +164,7 @@ def walk(session: Session, selection: Selection) -> bool:
             budget -= wanted
             if budget <= 0:
                 return False
-            wanted = _CHUNK
+            wanted = _SCAN_CHUNK
             rows = session.rows(_NEXT, (rank, selection.horizon, *position, wanted))
             selection.offer_entries(rows)
             position = rows[-1][2:] if rows else ()
@@ -174,21 +174,21 @@ def walk(session: Session, selection: Selection) -> bool:
 
 
 @dataclass(slots=True)
-class Line:
+class LaneReader:
     """The claimable jobs of a lane, due or not, read a few at a time."""
 
     session: Session
     lane: Lane
     position: Position = (_BEFORE_ALL, b"")
     _entries: list[tuple[int, str | None, int, bytes]] = field(default_factory=list)
-    _count: int = _FEW
+    _count: int = _MERGE_FIRST
     _has_more: bool = True
 
     def peek(self) -> tuple[int, str | None, int, bytes] | None:
         if not self._entries and self._has_more:
             entries = self.session.rows(_NEXT_OF_LANE, (self.lane.id, *self.position, self._count))
             self._has_more = len(entries) == self._count
-            self._count = min(2 * self._count, _MANY)
+            self._count = min(2 * self._count, _MERGE_MAX)
             if entries:
                 self.position = entries[-1][2:]
             self._entries = entries[::-1]
@@ -198,7 +198,7 @@ class Line:
         self._entries.pop()
 
 
-def look_by_lane(session: Session, selection: Selection, lanes: Sequence[Lane]) -> None:
+def scan_by_lane(session: Session, selection: Selection, lanes: Sequence[Lane]) -> None:
     """Choose jobs of these lanes, which are all that the request names."""
     selection.has_seen_all = True
     rooms = selection.rooms
@@ -221,41 +221,41 @@ def look_by_lane(session: Session, selection: Selection, lanes: Sequence[Lane]) 
             return
         heads = due[priority]
         if len(heads) == 1:
-            _look_in(session, selection, heads[0][2])
+            _scan_lane(session, selection, heads[0][2])
         else:
-            _merge(selection, [(run_at, id_, Line(session, lane)) for run_at, id_, lane in heads])
+            _merge(selection, [(run_at, id_, LaneReader(session, lane)) for run_at, id_, lane in heads])
 
 
-def _look_in(session: Session, selection: Selection, lane: Lane) -> None:
+def _scan_lane(session: Session, selection: Selection, lane: Lane) -> None:
     """Choose of a lane that has no other beside it, as is most common: whole rows with one statement."""
     rows = session.rows(_FIRST_OF_LANE, (lane.id, selection.horizon, max(0, selection.rooms.left) + 1))
     selection.offer_rows(rows)
-    line = Line(session, lane, (rows[-1][3], rows[-1][1]))
-    if not selection.is_done and lane.id not in selection.closed and (entry := line.peek()):
-        _merge(selection, [(entry[2], entry[3], line)])
+    reader = LaneReader(session, lane, (rows[-1][3], rows[-1][1]))
+    if not selection.is_done and lane.id not in selection.closed and (entry := reader.peek()):
+        _merge(selection, [(entry[2], entry[3], reader)])
 
 
-def _merge(selection: Selection, heads: Iterable[tuple[int, bytes, Line]]) -> None:
-    lines: list[Line] = []
+def _merge(selection: Selection, heads: Iterable[tuple[int, bytes, LaneReader]]) -> None:
+    readers: list[LaneReader] = []
     turns: list[tuple[int, bytes, int]] = []
-    for run_at, id_, line in heads:
-        turns.append((run_at, id_, len(lines)))
-        lines.append(line)
+    for run_at, id_, reader in heads:
+        turns.append((run_at, id_, len(readers)))
+        readers.append(reader)
     heapify(turns)
     while turns and not selection.is_done:
-        line = lines[turns[0][2]]
-        entry = None if line.lane.id in selection.closed else line.peek()
+        reader = readers[turns[0][2]]
+        entry = None if reader.lane.id in selection.closed else reader.peek()
         if entry is None:
             heappop(turns)
             continue
         number, key, run_at, id_ = entry
         if run_at > selection.horizon:
-            selection.wait(line.lane, run_at)
+            selection.wait(reader.lane, run_at)
         elif (run_at, id_) != turns[0][:2]:  # the turn was that of the one before
             heapreplace(turns, (run_at, id_, turns[0][2]))
         else:
-            line.pop()
-            selection.offer((number,), line.lane, key, run_at)
+            reader.pop()
+            selection.offer((number,), reader.lane, key, run_at)
 
 
 def make_due(session: Session, ranks: Iterable[int], selection: Selection) -> None:
