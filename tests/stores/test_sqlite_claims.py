@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import Mock, patch
 from uuid import UUID
 
@@ -48,8 +49,8 @@ from mainspring.stores.sqlite.statements import statement
 TASKS = [Name("", "a"), Name("", "b")]
 KEYS = [None, "x", "y"]
 START = datetime.fromisoformat("2030-01-01T00:00:00.000001+00:00")
-LONGEST_WAIT = timedelta(seconds=65)  # of `RATE`, and of no other
 RATE = Rate(count=2, period=timedelta(seconds=10), burst=2)
+FAST = Rate(count=1, period=timedelta(seconds=1), burst=5)
 ERROR = AttemptError(type="E", message="m")
 
 
@@ -109,7 +110,9 @@ class Tables:
 
     def ask(self, **fields: object) -> Claimed:
         with self as session:
-            return claim.claim(session, self.request(**fields))
+            claimed = claim.claim(session, self.request(**fields))
+        self.look_at_order([one.claim.job.id.bytes for one in claimed.deliveries])
+        return claimed
 
     def claim(self, **fields: object) -> tuple[Delivery, ...]:
         return self.ask(**fields).deliveries
@@ -137,13 +140,25 @@ class Tables:
         for task, key, lane, opens_at in session.rows("SELECT * FROM mainspring_parked_keys"):
             self.look_at_key(session, task, key, lane, opens_at)
 
+    def look_at_order(self, given: Sequence[bytes]) -> None:
+        """No due job waits, claimable or parked, that precedes a given job with the same task, queue, care and key."""
+        first: dict[object, tuple[int, int, bytes]] = {}
+        positions = self.connection.execute(POSITIONS, (self.now,)).fetchall() if given else []
+        for *subject, rank, run_at, id_, waits in positions:
+            if waits:
+                first[tuple(subject)] = min(first.get(tuple(subject), (rank, run_at, id_)), (rank, run_at, id_))
+        for *subject, rank, run_at, id_, _ in positions:
+            if id_ in given and tuple(subject) in first:
+                assert (rank, run_at, id_) < first[tuple(subject)], subject
+
     def look_at_key(self, session: Session, task: str, key: str, lane: int, opens_at: int | None) -> None:
         """While a key has a free place, the first waiting job of each of its lanes is claimable."""
         row = session.row(statement("gate_find"), (Scope.KEY, task))
         passage = None if row is None else gates.approach_with_key(session, gates.with_account(row)[0], key)
         waiting = session.rows(WAITING_WITH_KEY, (lane, key))
         if passage is None or passage.room > 0:
-            will_open = opens_at is not None and not self.now < opens_at <= self.now + span_micros(LONGEST_WAIT)
+            longest = timedelta(0) if passage is None else passage.gate.longest_wait
+            will_open = opens_at is not None and not self.now < opens_at <= self.now + span_micros(longest)
             assert not waiting or waiting[0][0] is None or will_open, (task, key)
         elif not passage.is_full:
             assert opens_at is not None or not any(parked for (parked,) in waiting), (task, key)
@@ -182,6 +197,12 @@ BROKEN = {
         WHERE (keep_until IS NOT NULL) IS NOT (state IN ('succeeded', 'failed', 'cancelled'))
         """,
 }
+POSITIONS = """
+    SELECT task, queue, suspect, key, -priority, run_at, jobs.id, state IN ('ready', 'scheduled', 'retrying')
+    FROM mainspring_jobs AS jobs JOIN mainspring_payloads USING (number)
+    JOIN mainspring_lanes AS lanes ON lanes.id = jobs.lane
+    WHERE run_at <= ? AND state IN ('ready', 'scheduled', 'retrying', 'running')
+"""
 WAITING_WITH_KEY = """
     SELECT parked FROM mainspring_jobs JOIN mainspring_payloads USING (number)
     WHERE lane = ? AND key = ? AND state IN ('ready', 'scheduled', 'retrying') ORDER BY run_at, id
@@ -206,7 +227,7 @@ COMMANDS: list[Command] = [CancelJob(), RetryJob(), DeleteJob(), MoveJob(priorit
 GATES = [
     Gate(scope=scope, name=name, concurrency=concurrency, rate=rate)
     for scope, name in [(Scope.KEY, "a"), (Scope.KEY, "b"), (Scope.TASK, "a"), (Scope.QUEUE, "default")]
-    for concurrency, rate in [(1, None), (2, None), (None, RATE), (1, RATE), (None, None)]
+    for concurrency, rate in [(1, None), (2, None), (25, None), (None, RATE), (None, FAST), (1, RATE), (None, None)]
 ]
 UNIQUE = [
     None,
@@ -236,8 +257,9 @@ STEPS = st.one_of(
             max_size=6,
         ),
     ),
+    st.tuples(st.just("add"), st.integers(1, 40), st.sampled_from(TASKS), st.sampled_from(KEYS), st.integers(-3, 0)),
     st.tuples(st.just("claim"), st.integers(0, 6), st.sampled_from(REQUESTS)),
-    st.tuples(st.just("claim"), st.integers(1, 6), st.just({})),
+    st.tuples(st.just("claim"), st.integers(1, 6) | st.just(50), st.just({})),
     st.tuples(st.just("settle"), st.integers(0, 9), st.sampled_from(OUTCOMES), st.booleans()),
     st.tuples(st.just("settle"), st.integers(0, 9), st.sampled_from(OUTCOMES), st.booleans()),
     st.tuples(st.just("command"), st.integers(0, 9), st.sampled_from(COMMANDS)),
@@ -273,6 +295,55 @@ def test_both_scans_choose_the_same_jobs(steps: Sequence[tuple[object, ...]]) ->
             assert answers[0] == answers[1] == answers[2]
 
 
+class Round(NamedTuple):
+    """New jobs, a gate of their key, some seconds, and a claim."""
+
+    jobs: int
+    key: str
+    queue: str
+    priority: int
+    gate: Gate
+    seconds: int
+    room: int
+    fields: dict[str, object]
+
+
+OF_KEY = [
+    Gate(scope=Scope.KEY, name="a", concurrency=concurrency, rate=rate)
+    for concurrency, rate in [(1, None), (4, None), (25, None), (None, FAST), (25, FAST)]
+]
+ROUNDS = st.builds(
+    Round,
+    st.sampled_from([1, 3, 10, 40]),
+    st.sampled_from(["x", "x", "y"]),
+    st.sampled_from(["default", "other"]),
+    st.sampled_from([50, 50, 60]),
+    st.sampled_from(OF_KEY),
+    st.integers(0, 4),
+    st.sampled_from([0, 2, 9, 50, 50]),
+    st.sampled_from([{}, {}, {"tasks": frozenset({TASKS[1]})}, {"queues": {"default": 2}, "others": True}]),
+)
+
+
+@pytest.mark.parametrize("unparked", [2, 20])
+@given(rounds=st.lists(ROUNDS, max_size=12))
+def test_jobs_of_keys_come_in_their_order(unparked: int, rounds: Sequence[Round]) -> None:
+    """Gates open for more jobs than are unparked at once, and newer jobs come meanwhile."""
+    with (
+        closing(sqlite3.connect(":memory:", isolation_level=None)) as connection,
+        patch.object(gates, "_MAX_UNPARKED", unparked),
+    ):
+        tables = Tables(connection)
+        story = Story(tables)
+        for one in rounds:
+            fields = {"key": one.key, "queue": one.queue, "priority": one.priority}
+            tables.enqueue([tables.new(TASKS[0], **fields) for _ in range(one.jobs)])  # type: ignore[arg-type] # as drawn
+            tables.declare(one.gate)
+            tables.now += one.seconds * 1_000_000
+            story.take(("claim", one.room, one.fields))
+            story.take(("settle", 0, Succeeded(), False))
+
+
 class Story:
     """Steps of many kinds, taken on one store."""
 
@@ -292,6 +363,8 @@ class Story:
                         for task, key, delay, priority, unique in jobs
                     ]
                 )
+            case "add", int(jobs), task, key, delay:
+                tables.enqueue([tables.new(task, key=key, delay=delay) for _ in range(jobs)])  # type: ignore[arg-type] # drawn from TASKS and KEYS
             case "claim", int(room), dict(fields):
                 claimed = tables.ask(room=room, **fields)
                 self.running += [one.claim for one in claimed.deliveries]
@@ -443,6 +516,96 @@ def test_jobs_of_a_key_whose_gate_is_taken_away_are_claimed_in_their_order(table
     assert parked(tables) == 0
 
 
+def in_order(new: Sequence[NewJob]) -> list[JobId]:
+    """Return the ids of jobs that were enqueued together, with one priority."""
+    return [job.id for job in sorted(new, key=lambda job: (job.run_at, job.id))]
+
+
+def ids(claimed: Sequence[Delivery]) -> list[JobId]:
+    return [one.claim.job.id for one in claimed]
+
+
+def test_newer_jobs_of_a_key_do_not_take_the_places_of_parked_ones(tables: Tables) -> None:
+    """The gate has room for more jobs than were unparked when it was changed."""
+    tables.declare(ONE_BY_KEY)
+    old = [tables.new(TASKS[0], key="x", delay=-9) for _ in range(100)]
+    tables.enqueue(old)
+    first = ids(tables.claim(room=100))
+    assert parked(tables) == 99
+    tables.enqueue([tables.new(TASKS[0], key="x", queue=queue) for queue in ("default", "other") for _ in range(20)])
+    tables.declare(replace(ONE_BY_KEY, concurrency=31))
+    first += ids(tables.claim(room=100))
+
+    assert first == in_order(old)[:31]
+
+
+def test_parked_jobs_of_another_lane_come_before_newer_jobs_of_their_key(tables: Tables) -> None:
+    """Each lane has one claimable job when the gate opens, and the newer job of one lane would take the last place."""
+    tables.declare(ONE_BY_KEY)
+    (running,) = enqueue_and_claim(tables, [tables.new(TASKS[0], key="x", delay=-99)])
+    old = [tables.new(TASKS[0], key="x", delay=-9, queue="other") for _ in range(30)]
+    tables.enqueue([*old, tables.new(TASKS[0], key="x", delay=-8)])
+    assert tables.claim(room=9) == ()
+    tables.settle(running, Succeeded())
+    tables.declare(replace(ONE_BY_KEY, concurrency=28))
+
+    assert ids(tables.claim(room=99)) == in_order(old)[:28]
+
+
+def test_parked_jobs_of_a_key_come_before_newer_jobs_without_one(tables: Tables) -> None:
+    tables.declare(ONE_BY_KEY)
+    (running,) = enqueue_and_claim(tables, [tables.new(TASKS[0], key="x", delay=-99)])
+    old = [tables.new(TASKS[0], key="x", delay=-9) for _ in range(30)]
+    tables.enqueue(old)
+    assert tables.claim(room=9) == ()
+    tables.settle(running, Succeeded())
+    tables.enqueue([tables.new(TASKS[0]) for _ in range(30)])
+    tables.declare(replace(ONE_BY_KEY, concurrency=50))
+
+    assert ids(tables.claim(room=25)) == in_order(old)[:25]
+
+
+def enqueue_and_claim(tables: Tables, new: Sequence[NewJob]) -> list[Claim]:
+    tables.enqueue(new)
+    return [one.claim for one in tables.claim(room=len(new))]
+
+
+def test_the_rate_of_a_key_that_opens_for_a_claim_of_another_task_keeps_the_order(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.KEY, name="a", rate=FAST))
+    enqueue_and_claim(tables, [tables.new(TASKS[0], key="x", delay=-9) for _ in range(5)])
+    old = [tables.new(TASKS[0], key="x") for _ in range(6)]
+    tables.enqueue(old)
+    assert tables.claim(room=20) == ()
+    tables.now += 1_000_000
+    assert tables.claim(room=5, tasks=frozenset({TASKS[1]})) == ()
+    tables.now += 2_000_000
+    tables.enqueue([tables.new(TASKS[0], key="x") for _ in range(3)])
+
+    assert ids(tables.claim(room=20)) == in_order(old)[:3]
+
+
+def test_the_rate_of_a_key_that_opens_while_its_queue_is_paused_keeps_the_order(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.KEY, name="a", rate=FAST))
+    enqueue_and_claim(tables, [tables.new(TASKS[0], key="x", delay=-9) for _ in range(5)])
+    old = [tables.new(TASKS[0], key="x") for _ in range(6)]
+    tables.enqueue(old)
+    assert tables.claim(room=20) == ()
+    pause(tables, "default")
+    tables.now += 1_000_000
+    assert tables.claim(room=20) == ()  # unparks the first job only
+    tables.now += 2_000_000
+    tables.enqueue([tables.new(TASKS[0], key="x") for _ in range(3)])
+    with tables as session:
+        operate.resume(session, "default")
+
+    assert ids(tables.claim(room=20)) == in_order(old)[:3]
+
+
+def pause(tables: Tables, queue: str) -> None:
+    with tables as session:
+        operate.pause(session, queue, "", "")
+
+
 def test_jobs_that_were_blocked_only_by_jobs_which_are_not_taken_after_all_are_not_parked(tables: Tables) -> None:
     tables.declare(Gate(scope=Scope.KEY, name="a", rate=Rate(count=1, period=timedelta(seconds=10), burst=2)))
     tables.enqueue([tables.new(TASKS[0], key="x", delay=-50) for _ in range(4)])
@@ -573,8 +736,7 @@ def of_another_task(tables: Tables) -> None:
 
 def of_a_paused_queue(tables: Tables) -> None:
     in_front(tables, queue="paused")
-    with tables as session:
-        operate.pause(session, "paused", "", "")
+    pause(tables, "paused")
 
 
 def behind_a_full_queue(tables: Tables) -> None:

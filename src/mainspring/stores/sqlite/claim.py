@@ -4,13 +4,14 @@ Which jobs is decided by `selection`; here they are written, with all that depen
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
 from mainspring.core.breaker import PhaseChange
 from mainspring.core.job import WAITING, Claim, Job, State, next_lease
 from mainspring.core.outcome import AttemptError
+from mainspring.stores.passage import ENDLESS
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 from mainspring.stores.sqlite import breakers, gates, nodes, parking, places
 from mainspring.stores.sqlite.lanes import Lane
@@ -37,7 +38,10 @@ _TAKE: Final = statement("jobs_take")
 _TRACES: Final = statement("traces_of")
 _LATER: Final = statement("claim_later")
 _HEADS: Final = statement("claim_heads")
-_LEASE: Final = 6  # its position in whole rows
+_ID, _RUN_AT, _LEASE = 1, 3, 6  # positions in whole rows
+_BEFORE_ALL: Final = (-(1 << 62), 0, b"")
+Position: TypeAlias = tuple[int, int, bytes]
+"""Of a job in claim order: rank, run_at, id."""
 _WAITING: Final = {str(state): state for state in WAITING}
 _CLAIMS_BY_LANE: Final = 32
 """Claims that scan by lane after a scan in claim order that was given up, before the next one is tried."""
@@ -63,7 +67,7 @@ def _select(session: Session, request: ClaimRequest) -> Selection:
     if has_parked:
         gates.unpark(session, parking.opened(session, rooms.rated_keys))
     selection = _choose(session, request, rooms, by_lane=by_lane)
-    unparked: set[tuple[str, str]] = set()
+    unparked: set[tuple[int, str]] = set()
     while has_parked and _unpark_more(session, selection, request.room + request.ahead, unparked):
         by_lane = by_lane or selection.has_seen_all
         selection = _choose(session, request, Rooms(session, request), by_lane=by_lane)
@@ -97,16 +101,45 @@ def _park(session: Session, selection: Selection) -> None:
         parking.set_opening(session, str(lane.task), key, [lane.id], opens_at)
 
 
-def _unpark_more(session: Session, selection: Selection, wanted: int, done: set[tuple[str, str]]) -> int:
-    """Unpark jobs of chosen keys that have places left; returns how many. Then the choice has to be made again."""
-    moved = 0
-    for lane, key in _keys(session, selection):
-        subject = str(lane.task), key
-        room = selection.rooms.of_key(lane, key)
-        if room > 0 and subject not in done:
-            done.add(subject)
-            moved += parking.unpark(session, *subject, min(room, wanted))
-    return moved
+def _unpark_more(session: Session, selection: Selection, wanted: int, done: set[tuple[int, str]]) -> bool:
+    """Unpark jobs that should have been chosen, and return whether there are any: then the choice has to be made again.
+
+    They precede a chosen job of their key, or any chosen job while their key has a place left. No lane is unparked twice
+    for a key: no choice takes more jobs of them than are claimable then.
+    """
+    before, rooms = len(done), selection.rooms
+    last, last_of_keys = _last_positions(session, selection)
+    for (task, key), (lane, position) in last_of_keys.items():
+        passage = rooms.key_passage(lane, key)
+        room, taken = (ENDLESS, 0) if passage is None else (passage.room, passage.passed)
+        if room <= 0 and taken == 1:
+            continue  # it is the first job of its key, by the invariant of `parking`
+        end = position if room <= 0 else last
+        for parked in parking.first_parked(session, task, key):
+            its = session.lane(parked.lane)
+            if (its.id, key) in done or not rooms.admits(its):
+                continue
+            if end is None or (-its.priority, parked.run_at, parked.id) < end:
+                done.add((its.id, key))
+                parking.unpark_in(session, its.id, task, key, min(room + taken, wanted))
+    return len(done) > before
+
+
+def _last_positions(
+    session: Session, selection: Selection
+) -> tuple[Position | None, dict[tuple[str, str], tuple[Lane, Position]]]:
+    """Return the position of the last chosen job, None if there is room for more, and of the last one of each key."""
+    last = _BEFORE_ALL
+    of_keys: dict[tuple[str, str], tuple[Lane, Position]] = {}
+    for row in selection.whole_rows():
+        lane, key = session.lane(row[LANE]), row[KEY]
+        position = (-lane.priority, row[_RUN_AT], row[_ID])
+        last = max(last, position)
+        if key is not None:
+            subject = str(lane.task), key
+            if subject not in of_keys or of_keys[subject][1] < position:
+                of_keys[subject] = lane, position
+    return None if selection.rooms.left > 0 else last, of_keys
 
 
 def _keys(session: Session, selection: Selection) -> set[tuple[Lane, str]]:
