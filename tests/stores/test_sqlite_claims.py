@@ -332,6 +332,7 @@ def test_jobs_of_keys_come_in_their_order(unparked: int, rounds: Sequence[Round]
     with (
         closing(sqlite3.connect(":memory:", isolation_level=None)) as connection,
         patch.object(gates, "_MAX_UNPARKED", unparked),
+        patch.object(selection, "_MAX_BLOCKED", 10 * unparked),
     ):
         tables = Tables(connection)
         story = Story(tables)
@@ -501,6 +502,24 @@ def test_a_rate_that_has_been_open_for_long_lets_a_whole_burst_of_parked_jobs_st
     tables.claim(room=0)  # unparks the first job only
     tables.now += 1_000_000_000
     assert len(tables.claim(room=99)) == 30
+
+
+@pytest.mark.parametrize("by_lane", [False, True, None])
+def test_a_claim_parks_some_jobs_and_leaves_the_rest_to_the_next_ones(tables: Tables, by_lane: bool | None) -> None:
+    tables.by_lane = by_lane
+    tables.declare(ONE_BY_KEY)
+    blocked = [tables.new(TASKS[0], key="x", delay=-9, priority=60) for _ in range(250)]
+    free = [tables.new(TASKS[0], key=key, delay=-8) for key in (None, "y", None)]
+    tables.enqueue([*blocked, *free])
+    seen = []
+    with patch.object(selection, "_MAX_BLOCKED", 100):
+        for _ in range(4):
+            claimed = tables.ask(room=9)
+            due = claimed.next_due and claimed.next_due <= instant(tables.now)
+            seen.append((ids(claimed.deliveries), parked(tables), due))
+
+    first = in_order(blocked)[:1]
+    assert seen == [(first, 100, True), ([], 200, True), (in_order(free), 249, None), ([], 249, None)]
 
 
 def test_jobs_of_a_key_whose_gate_is_taken_away_are_claimed_in_their_order(tables: Tables) -> None:

@@ -43,6 +43,8 @@ _MAX_SKIPPED: Final = 1000
 _MERGE_FIRST: Final = 8
 _MERGE_MAX: Final = 1024
 """Jobs of a lane that are read at first, and at most, where several lanes are merged."""
+_MAX_BLOCKED: Final = 10_000
+"""Blocked jobs at which a claim ends, so that it does not hold the write lock for seconds; the next one goes on behind them."""
 
 Position: TypeAlias = tuple[int, bytes]
 
@@ -56,7 +58,7 @@ class Selection:
         self.blocked: list[Blocked] = []
         self.next_due: int | None = None
         self.is_done = False
-        """There is no room left, and another job is due: nothing more has to be read."""
+        """There is no room left, and another job is due, or many blocked jobs were read: nothing more has to be read."""
         self.has_seen_all = False
         """Jobs that are not due yet were read too: it was a scan by lane."""
         self.ranks: list[int] = []
@@ -103,7 +105,7 @@ class Selection:
         if not rooms.admits(lane):
             self.closed.add(lane.id)
         elif key is not None and rooms.of_key(lane, key) <= 0:
-            self.blocked.append(Blocked(row[0], lane, key))
+            self._block(Blocked(row[0], lane, key))
         elif rooms.of(lane) <= 0:
             self.wait(lane, run_at)
         elif rooms.must_wait(lane):
@@ -112,6 +114,11 @@ class Selection:
         else:
             rooms.take(lane, key)
             self.rows.append(row)
+
+    def _block(self, job: Blocked) -> None:
+        self.blocked.append(job)
+        if len(self.blocked) >= _MAX_BLOCKED:
+            self.is_done, self.next_due = True, self._session.now
 
     def wait(self, lane: Lane, run_at: int) -> None:
         """Leave the first job of a lane that is not taken, and with it all others of the lane."""
