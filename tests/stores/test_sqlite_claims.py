@@ -664,6 +664,57 @@ def test_a_lane_that_another_process_adds_is_found_at_once(file: tuple[Tables, T
         assert found.claim.job.queue == f"q{number}"
 
 
+DAMAGE = {
+    "task name": "UPDATE mainspring_lanes SET task = 'a b' WHERE task = 'a'",
+    "task of bytes": "UPDATE mainspring_lanes SET task = x'ff' WHERE task = 'a'",
+    "priority": "UPDATE mainspring_lanes SET priority = 'high' WHERE task = 'a'",
+    "care": "UPDATE mainspring_lanes SET suspect = 7 WHERE task = 'a'",
+    "missing row": "DELETE FROM mainspring_lanes WHERE task = 'a'",
+}
+
+
+@pytest.mark.parametrize("by_lane", [False, True])
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_lane_that_cannot_be_read_holds_back_only_its_own_jobs(
+    tables: Tables, damage: str, by_lane: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables.by_lane = by_lane
+    tables.enqueue([tables.new(TASKS[0], priority=60), *[tables.new(TASKS[1]) for _ in range(3)]])
+    tables.enqueue([tables.new(TASKS[0], delay=5, priority=60), tables.new(TASKS[1], delay=9)])
+    lanes = tables.rows("SELECT * FROM mainspring_lanes")
+    tables.connection.execute(damage)
+    tables.known = Known()  # as in a process that starts now
+    with patch.object(tables, "look_over"):
+        claimed = [tables.ask(room=1), tables.ask(room=9), tables.ask(room=9)]
+
+    assert [len(one.deliveries) for one in claimed] == [1, 2, 0]
+    assert claimed[-1].next_due == instant(tables.now + 9_000_000)
+    if damage.startswith("DELETE") and by_lane:
+        return  # then its jobs are not met
+    assert caplog.text.count("lane 1 cannot be read") == 1
+
+    tables.connection.executemany("INSERT OR REPLACE INTO mainspring_lanes VALUES (?, ?, ?, ?, ?)", lanes)
+    assert [one.claim.job.task for one in tables.claim(room=9)] == [TASKS[0]]
+    tables.now += 5_000_000
+    assert [one.claim.job.task for one in tables.claim(room=9)] == [TASKS[0]]
+
+
+def test_parked_jobs_of_a_lane_that_cannot_be_read_come_back_when_it_is_corrected(tables: Tables) -> None:
+    tables.declare(ONE_BY_KEY)
+    tables.enqueue(
+        [tables.new(TASKS[0], key="x", queue=queue, priority=n) for n, queue in enumerate(("other", "default"))]
+    )
+    (running,) = tables.claim(room=9)
+    assert (running.claim.job.queue, parked(tables)) == ("default", 1)
+    tables.connection.execute("UPDATE mainspring_lanes SET task = 'a b' WHERE queue = 'other'")
+    tables.known = Known()
+    tables.settle(running.claim, Succeeded())
+    assert tables.claim(room=9) == ()
+    tables.connection.execute("UPDATE mainspring_lanes SET task = 'a' WHERE queue = 'other'")
+
+    assert [one.claim.job.queue for one in tables.claim(room=9)] == ["other"]
+
+
 def test_lanes_that_were_rolled_back_are_not_remembered(tables: Tables) -> None:
     tables.by_lane = True
     request = ClaimRequest(node=tables.node, term=tables.term, tasks=frozenset(TASKS), room=9)

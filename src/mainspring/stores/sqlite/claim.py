@@ -116,8 +116,8 @@ def _unpark_more(session: Session, selection: Selection, wanted: int, done: set[
             continue  # it is the first job of its key, by the invariant of `parking`
         end = position if room <= 0 else last
         for parked in parking.first_parked(session, task, key):
-            its = session.lane(parked.lane)
-            if (its.id, key) in done or not rooms.admits(its):
+            its = session.readable_lane(parked.lane)
+            if its is None or (its.id, key) in done or not rooms.admits(its):
                 continue
             if end is None or (-its.priority, parked.run_at, parked.id) < end:
                 done.add((its.id, key))
@@ -232,7 +232,8 @@ def _note_later(session: Session, selection: Selection) -> bool:
 
 def _notes(session: Session, selection: Selection, number: int, at: int) -> bool:
     """Note when a job of a lane could be taken; returns whether no later one could be taken before."""
-    return selection.note(session.lane(number), at) == at
+    lane = session.readable_lane(number)
+    return lane is not None and selection.note(lane, at) == at
 
 
 def _deliveries(

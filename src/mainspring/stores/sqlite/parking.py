@@ -77,7 +77,7 @@ def unpark(session: Session, task: str, key: str, count: int) -> None:
 
 def unpark_in(session: Session, lane: int, task: str, key: str, count: int) -> None:
     """Make the first parked jobs of a lane and key claimable."""
-    rank = -session.lane(lane).priority
+    rank = session.lanes.rank(session, lane)
     numbers = session.rows(_PARKED, (lane, key, count))
     session.run_many(_UNPARK, [(rank, number) for (number,) in numbers])
     if len(numbers) < count:

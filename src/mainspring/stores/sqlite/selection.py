@@ -84,12 +84,13 @@ class Selection:
         for row in rows:
             if self.is_done:
                 return
-            if row[LANE] not in self.closed:
-                self.offer(row, self._session.lane(row[LANE]), row[KEY], row[3])
+            if row[LANE] not in self.closed and (lane := self._lane(row[LANE])) is not None:
+                self.offer(row, lane, row[KEY], row[3])
 
     def offer_entries(self, entries: Sequence[tuple[int, int, int, bytes]]) -> None:
         """Choose of (number, lane, run_at, id)."""
-        lanes = {number: self._session.lane(number) for number in {entry[1] for entry in entries} - self.closed}
+        numbers = {entry[1] for entry in entries} - self.closed
+        lanes = {found.id: found for found in map(self._lane, numbers) if found is not None}
         self.closed.update(number for number, lane in lanes.items() if not self.rooms.admits(lane))
         open_ones = [entry for entry in entries if entry[1] not in self.closed]
         keyed = [number for number, lane, *_ in open_ones if self.rooms.has_keyed_gate(lanes[lane])]
@@ -149,11 +150,19 @@ class Selection:
             self.rows = [whole[row[0]] if len(row) == 1 else row for row in self.rows]
         return self.rows
 
+    def _lane(self, number: int) -> Lane | None:
+        """Return a lane; one that cannot be read is closed."""
+        lane = self._session.readable_lane(number)
+        if lane is None:
+            self.closed.add(number)
+        return lane
+
     def _is_unlimited(self, number: int) -> bool:
         known = self._unlimited.get(number)
         if known is None:
-            lane = self._session.lane(number)
-            known = self._unlimited[number] = self.rooms.admits(lane) and self.rooms.is_unlimited(lane)
+            lane = self._lane(number)
+            known = lane is not None and self.rooms.admits(lane) and self.rooms.is_unlimited(lane)
+            self._unlimited[number] = known
         return known
 
 
