@@ -715,6 +715,60 @@ def test_parked_jobs_of_a_lane_that_cannot_be_read_come_back_when_it_is_correcte
     assert [one.claim.job.queue for one in tables.claim(room=9)] == ["other"]
 
 
+@pytest.mark.parametrize("by_lane", [False, True])
+@pytest.mark.parametrize("value", [0.5, 1e12 + 0.5, 1e30, "soon", b"soon"])
+def test_a_due_time_that_is_no_integer_holds_back_no_other_job(
+    tables: Tables, value: float | str | bytes, by_lane: bool
+) -> None:
+    """The job is claimed, with an error if its time cannot be decoded, and no claim is asked to be repeated for ever."""
+    tables.by_lane = by_lane
+    tables.enqueue([tables.new(TASKS[0]) for _ in range(3)])
+    time = tables.now + value if isinstance(value, float) else value
+    tables.connection.execute("UPDATE mainspring_jobs SET run_at = ? WHERE number = 1", (time,))
+    with patch.object(tables, "look_at_order"):
+        claimed = [tables.ask(room=9) for _ in range(4)]
+
+    assert sum(len(one.deliveries) for one in claimed) == 3
+    assert claimed[-1] == Claimed(deliveries=())
+
+
+@pytest.mark.parametrize("by_lane", [False, True])
+def test_a_parked_job_whose_due_time_is_no_number_holds_back_no_other(tables: Tables, by_lane: bool) -> None:
+    tables.by_lane = by_lane
+    tables.declare(Gate(scope=Scope.KEY, name="a", concurrency=2))
+    tables.enqueue([tables.new(TASKS[0], key="x", delay=-9) for _ in range(6)])
+    running = tables.claim(room=9)
+    tables.connection.execute(
+        "UPDATE mainspring_jobs SET run_at = 'soon' WHERE number = (SELECT max(number) FROM mainspring_jobs WHERE parked IS NOT NULL)"
+    )
+    claimed = 2
+    with patch.object(tables, "look_over"), patch.object(tables, "look_at_order"):
+        for _ in range(9):
+            for one in running:
+                tables.settle(one.claim, Succeeded())
+            running = tables.claim(room=9)
+            claimed += len(running)
+
+    assert claimed == 6
+
+
+@pytest.mark.parametrize("by_lane", [False, True, None])
+@pytest.mark.parametrize("left", [0, 2])
+def test_a_job_without_a_payload_holds_back_no_other(tables: Tables, left: int, by_lane: bool | None) -> None:
+    tables.by_lane = by_lane
+    tables.enqueue([tables.new(TASKS[0], delay=-9, queue="paused") for _ in range(5)])
+    pause(tables, "paused")
+    damaged = [tables.new(TASKS[0], delay=-8) for _ in range(3)]
+    others = [tables.new(TASKS[0], delay=-7) for _ in range(left)]
+    tables.enqueue([*damaged, *others])
+    with patch.object(tables, "look_over"), patch.object(tables, "look_at_order"):
+        tables.connection.execute("DELETE FROM mainspring_payloads WHERE number BETWEEN 6 AND 8")
+        claimed = [tables.ask(room=1) for _ in range(left + 1)]
+
+    assert [one.claim.job.id for answer in claimed for one in answer.deliveries] == in_order(others)
+    assert claimed[-1].next_due is None
+
+
 def test_lanes_that_were_rolled_back_are_not_remembered(tables: Tables) -> None:
     tables.by_lane = True
     request = ClaimRequest(node=tables.node, term=tables.term, tasks=frozenset(TASKS), room=9)

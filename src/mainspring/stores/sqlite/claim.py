@@ -29,7 +29,15 @@ from mainspring.stores.sqlite.rows import (
     optional_span,
     policy,
 )
-from mainspring.stores.sqlite.selection import KEY, LANE, Selection, make_due, scan_by_lane, scan_in_order
+from mainspring.stores.sqlite.selection import (
+    KEY,
+    LANE,
+    Selection,
+    first_of_lanes,
+    make_due,
+    scan_by_lane,
+    scan_in_order,
+)
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 from mainspring.stores.unreadable import POLICY, as_int, problem, readable
@@ -37,7 +45,6 @@ from mainspring.stores.unreadable import POLICY, as_int, problem, readable
 _TAKE: Final = statement("jobs_take")
 _TRACES: Final = statement("traces_of")
 _LATER: Final = statement("claim_later")
-_HEADS: Final = statement("claim_heads")
 _ID, _RUN_AT, _LEASE = 1, 3, 6  # positions in whole rows
 _BEFORE_ALL: Final = (-(1 << 62), 0, b"")
 Position: TypeAlias = tuple[int, int, bytes]
@@ -210,11 +217,8 @@ def _next_due(session: Session, request: ClaimRequest, selection: Selection) -> 
                 break
     if not selection.has_seen_all and not _note_later(session, selection):
         lanes = session.lanes.of_request(session, request)
-        for number, run_at, _ in session.rows(_HEADS, (str([lane.id for lane in lanes]),)):
-            if isinstance(run_at, int):
-                _notes(session, selection, number, run_at)
-            else:
-                make_due(session, [-session.lane(number).priority], selection)
+        for lane, run_at, _ in first_of_lanes(session, lanes):
+            selection.note(lane, run_at)
     return selection.next_due
 
 
@@ -224,7 +228,8 @@ def _note_later(session: Session, selection: Selection) -> bool:
     for rank in selection.ranks:
         entries = session.rows(_LATER, (rank, selection.horizon, _MAX_LATER_READ))
         if not all(isinstance(run_at, int) for _, run_at in entries):
-            make_due(session, [rank], selection)
+            make_due(session, [rank])
+            selection.next_due = session.now
         elif not any(_notes(session, selection, *entry) for entry in entries):
             is_complete = is_complete and len(entries) < _MAX_LATER_READ
     return is_complete

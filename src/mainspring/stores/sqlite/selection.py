@@ -140,15 +140,22 @@ class Selection:
             return None
         passes_at = self.rooms.passes_at(lane, at)
         if passes_at is not None:
-            self.next_due = passes_at if self.next_due is None else min(passes_at, self.next_due)
+            at = max(passes_at, 0)  # the time of a damaged job is before the calendar
+            self.next_due = at if self.next_due is None else min(at, self.next_due)
         return passes_at
 
     def whole_rows(self) -> list[Row]:
-        """Read the rows of jobs of which only the number is known; returns all that were chosen."""
+        """Read the rows of jobs of which only the number is known; returns all rows, without those of jobs without a payload."""
         if numbers := [row[0] for row in self.rows if len(row) == 1]:
             whole = {row[0]: row for row in self._session.rows(_WHOLE, (str(numbers),))}
-            self.rows = [whole[row[0]] if len(row) == 1 else row for row in self.rows]
+            rows = (whole.get(row[0]) if len(row) == 1 else row for row in self.rows)
+            self.rows = [row for row in rows if row is not None]
         return self.rows
+
+    def is_readable(self) -> bool:
+        """Return whether all chosen jobs have a payload. The scan in claim order does not see it in its index."""
+        chosen = len(self.rows)
+        return len(self.whole_rows()) == chosen
 
     def _lane(self, number: int) -> Lane | None:
         """Return a lane; one that cannot be read is closed."""
@@ -167,7 +174,14 @@ class Selection:
 
 
 def scan_in_order(session: Session, selection: Selection) -> bool:
-    """Choose jobs in claim order; returns False if there were too many others among them, and the choice is not complete."""
+    """Choose jobs in claim order; returns False if that has to be left to a scan by lane.
+
+    There were too many others among them, or jobs whose payload is missing, which take the places of others.
+    """
+    return _choose_in_order(session, selection) and selection.is_readable()
+
+
+def _choose_in_order(session: Session, selection: Selection) -> bool:
     budget = 4 * selection.rooms.left + _MAX_SKIPPED
     rank = _BEFORE_ALL
     while (rank := session.rows(_RANK, (rank,))[0][0]) is not None:
@@ -221,17 +235,11 @@ def scan_by_lane(session: Session, selection: Selection, lanes: Sequence[Lane]) 
     if rooms.has_limits:
         lanes = [lane for lane in lanes if rooms.admits(lane) and rooms.passes_at(lane, 0) is not None]
     due: defaultdict[int, list[tuple[int, bytes, Lane]]] = defaultdict(list)
-    unreadable = set()
-    for number, run_at, id_ in session.rows(_HEADS, (str([lane.id for lane in lanes]),)):
-        lane = session.lane(number)
-        if not isinstance(run_at, int):
-            unreadable.add(-lane.priority)
-        elif run_at > selection.horizon:
+    for lane, run_at, id_ in first_of_lanes(session, lanes):
+        if run_at > selection.horizon:
             selection.wait(lane, run_at)
         else:
             due[lane.priority].append((run_at, id_, lane))
-    if unreadable:
-        make_due(session, unreadable, selection)
     for priority in sorted(due, reverse=True):
         if selection.is_done:
             return
@@ -246,7 +254,7 @@ def _scan_lane(session: Session, selection: Selection, lane: Lane) -> None:
     """Choose of a lane that has no other beside it, as is most common: whole rows with one statement."""
     rows = session.rows(_FIRST_OF_LANE, (lane.id, selection.horizon, max(0, selection.rooms.left) + 1))
     selection.offer_rows(rows)
-    reader = LaneReader(session, lane, (rows[-1][3], rows[-1][1]))
+    reader = LaneReader(session, lane, (rows[-1][3], rows[-1][1])) if rows else LaneReader(session, lane)
     if not selection.is_done and lane.id not in selection.closed and (entry := reader.peek()):
         _merge(selection, [(entry[2], entry[3], reader)])
 
@@ -274,10 +282,20 @@ def _merge(selection: Selection, heads: Iterable[tuple[int, bytes, LaneReader]])
             selection.offer((number,), reader.lane, key, run_at)
 
 
-def make_due(session: Session, ranks: Iterable[int], selection: Selection) -> None:
-    """Make jobs whose `run_at` is not a number due: SQLite orders them after all others, and they would never be claimed.
+def first_of_lanes(session: Session, lanes: Sequence[Lane]) -> list[tuple[Lane, int, bytes]]:
+    """Return the lane, `run_at` and id of the first claimable job of each lane, due or not; damaged times are mended."""
+    numbers = str([lane.id for lane in lanes])
+    heads = session.rows(_HEADS, (numbers,))
+    damaged = {-session.lane(number).priority for number, run_at, _ in heads if not isinstance(run_at, int)}
+    if damaged:
+        make_due(session, damaged)
+        heads = session.rows(_HEADS, (numbers,))
+    return [(session.lane(number), run_at, id_) for number, run_at, id_ in heads if isinstance(run_at, int)]
+
+
+def make_due(session: Session, ranks: Iterable[int]) -> None:
+    """Make jobs of some ranks whose `run_at` is not an integer due. SQLite orders texts after all numbers.
 
     They still cannot be decoded, so the next claim fails them.
     """
     session.run_many(_MAKE_DUE, [(_BEFORE_THE_CALENDAR, rank) for rank in ranks])
-    selection.next_due = session.now
