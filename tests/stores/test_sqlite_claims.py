@@ -1,15 +1,16 @@
-"""Claims: both ways to look for jobs, parked jobs, and what is always true of the tables when a transaction ends.
+"""Claims: both scans for jobs, parked jobs, and what is always true of the tables when a transaction ends.
 
 The functions are called on a database in memory, without threads: thousands of steps take a second.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
-from unittest.mock import patch
+from typing import NamedTuple
+from unittest.mock import Mock, patch
 from uuid import UUID
 
 import pytest
@@ -48,19 +49,19 @@ from mainspring.stores.sqlite.statements import statement
 TASKS = [Name("", "a"), Name("", "b")]
 KEYS = [None, "x", "y"]
 START = datetime.fromisoformat("2030-01-01T00:00:00.000001+00:00")
-LONGEST_WAIT = timedelta(seconds=65)  # of `RATE`, and of no other
 RATE = Rate(count=2, period=timedelta(seconds=10), burst=2)
+FAST = Rate(count=1, period=timedelta(seconds=1), burst=5)
 ERROR = AttemptError(type="E", message="m")
 
 
 class OneWay(Lanes):
-    """Lets every claim go by lane at once, or none."""
+    """Lets every claim scan by lane at once, or none."""
 
     def __init__(self, common: Known, *, by_lane: bool) -> None:
         super().__init__(common)
         self._by_lane = by_lane
 
-    def goes_by_lane(self, request: ClaimRequest) -> bool:
+    def consume_lane_scan(self, request: ClaimRequest) -> bool:
         del request
         return self._by_lane
 
@@ -104,10 +105,14 @@ class Tables:
         made = NewJob(id=id_, task=task, payload=b"", backoff=Backoff.fixed(1), max_attempts=5, key=key, run_at=run_at)
         return replace(made, **fields)
 
+    def request(self, **fields: object) -> ClaimRequest:
+        return replace(ClaimRequest(node=self.node, term=self.term, tasks=frozenset(TASKS)), **fields)
+
     def ask(self, **fields: object) -> Claimed:
-        request = ClaimRequest(node=self.node, term=self.term, tasks=frozenset(TASKS))
         with self as session:
-            return claim.claim(session, replace(request, **fields))
+            claimed = claim.claim(session, self.request(**fields))
+        self.look_at_order([one.claim.job.id.bytes for one in claimed.deliveries])
+        return claimed
 
     def claim(self, **fields: object) -> tuple[Delivery, ...]:
         return self.ask(**fields).deliveries
@@ -135,13 +140,25 @@ class Tables:
         for task, key, lane, opens_at in session.rows("SELECT * FROM mainspring_parked_keys"):
             self.look_at_key(session, task, key, lane, opens_at)
 
+    def look_at_order(self, given: Sequence[bytes]) -> None:
+        """No due job waits, claimable or parked, that precedes a given job with the same task, queue, care and key."""
+        first: dict[object, tuple[int, int, bytes]] = {}
+        positions = self.connection.execute(POSITIONS, (self.now,)).fetchall() if given else []
+        for *subject, rank, run_at, id_, waits in positions:
+            if waits:
+                first[tuple(subject)] = min(first.get(tuple(subject), (rank, run_at, id_)), (rank, run_at, id_))
+        for *subject, rank, run_at, id_, _ in positions:
+            if id_ in given and tuple(subject) in first:
+                assert (rank, run_at, id_) < first[tuple(subject)], subject
+
     def look_at_key(self, session: Session, task: str, key: str, lane: int, opens_at: int | None) -> None:
         """While a key has a free place, the first waiting job of each of its lanes is claimable."""
         row = session.row(statement("gate_find"), (Scope.KEY, task))
         passage = None if row is None else gates.approach_with_key(session, gates.with_account(row)[0], key)
         waiting = session.rows(WAITING_WITH_KEY, (lane, key))
         if passage is None or passage.room > 0:
-            will_open = opens_at is not None and not self.now < opens_at <= self.now + span_micros(LONGEST_WAIT)
+            longest = timedelta(0) if passage is None else passage.gate.longest_wait
+            will_open = opens_at is not None and not self.now < opens_at <= self.now + span_micros(longest)
             assert not waiting or waiting[0][0] is None or will_open, (task, key)
         elif not passage.is_full:
             assert opens_at is not None or not any(parked for (parked,) in waiting), (task, key)
@@ -180,6 +197,12 @@ BROKEN = {
         WHERE (keep_until IS NOT NULL) IS NOT (state IN ('succeeded', 'failed', 'cancelled'))
         """,
 }
+POSITIONS = """
+    SELECT task, queue, suspect, key, -priority, run_at, jobs.id, state IN ('ready', 'scheduled', 'retrying')
+    FROM mainspring_jobs AS jobs JOIN mainspring_payloads USING (number)
+    JOIN mainspring_lanes AS lanes ON lanes.id = jobs.lane
+    WHERE run_at <= ? AND state IN ('ready', 'scheduled', 'retrying', 'running')
+"""
 WAITING_WITH_KEY = """
     SELECT parked FROM mainspring_jobs JOIN mainspring_payloads USING (number)
     WHERE lane = ? AND key = ? AND state IN ('ready', 'scheduled', 'retrying') ORDER BY run_at, id
@@ -204,7 +227,7 @@ COMMANDS: list[Command] = [CancelJob(), RetryJob(), DeleteJob(), MoveJob(priorit
 GATES = [
     Gate(scope=scope, name=name, concurrency=concurrency, rate=rate)
     for scope, name in [(Scope.KEY, "a"), (Scope.KEY, "b"), (Scope.TASK, "a"), (Scope.QUEUE, "default")]
-    for concurrency, rate in [(1, None), (2, None), (None, RATE), (1, RATE), (None, None)]
+    for concurrency, rate in [(1, None), (2, None), (25, None), (None, RATE), (None, FAST), (1, RATE), (None, None)]
 ]
 UNIQUE = [
     None,
@@ -234,8 +257,9 @@ STEPS = st.one_of(
             max_size=6,
         ),
     ),
+    st.tuples(st.just("add"), st.integers(1, 40), st.sampled_from(TASKS), st.sampled_from(KEYS), st.integers(-3, 0)),
     st.tuples(st.just("claim"), st.integers(0, 6), st.sampled_from(REQUESTS)),
-    st.tuples(st.just("claim"), st.integers(1, 6), st.just({})),
+    st.tuples(st.just("claim"), st.integers(1, 6) | st.just(50), st.just({})),
     st.tuples(st.just("settle"), st.integers(0, 9), st.sampled_from(OUTCOMES), st.booleans()),
     st.tuples(st.just("settle"), st.integers(0, 9), st.sampled_from(OUTCOMES), st.booleans()),
     st.tuples(st.just("command"), st.integers(0, 9), st.sampled_from(COMMANDS)),
@@ -257,8 +281,8 @@ def test_whatever_happens_the_tables_agree(steps: Sequence[tuple[object, ...]]) 
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_both_ways_to_look_choose_the_same_jobs(steps: Sequence[tuple[object, ...]]) -> None:
-    """The walk, the look by lane, and a walk that is given up at once in favour of the other."""
+def test_both_scans_choose_the_same_jobs(steps: Sequence[tuple[object, ...]]) -> None:
+    """The scan in claim order, the scan by lane, and a scan in claim order that is given up at once in favour of the other."""
     with ExitStack() as stack:
         stories = []
         for by_lane in (False, True, None):
@@ -266,9 +290,59 @@ def test_both_ways_to_look_choose_the_same_jobs(steps: Sequence[tuple[object, ..
             stories.append(Story(Tables(connection, by_lane=by_lane)))
         for step in steps:
             answers = [story.take(step) for story in stories[:2]]
-            with patch.object(selection, "_MAX_PASSED", -1_000_000), patch.object(claim, "_CLAIMS_BY_LANE", 0):
+            with patch.object(selection, "_MAX_SKIPPED", -1_000_000), patch.object(claim, "_CLAIMS_BY_LANE", 0):
                 answers.append(stories[2].take(step))
             assert answers[0] == answers[1] == answers[2]
+
+
+class Round(NamedTuple):
+    """New jobs, a gate of their key, some seconds, and a claim."""
+
+    jobs: int
+    key: str
+    queue: str
+    priority: int
+    gate: Gate
+    seconds: int
+    room: int
+    fields: dict[str, object]
+
+
+OF_KEY = [
+    Gate(scope=Scope.KEY, name="a", concurrency=concurrency, rate=rate)
+    for concurrency, rate in [(1, None), (4, None), (25, None), (None, FAST), (25, FAST)]
+]
+ROUNDS = st.builds(
+    Round,
+    st.sampled_from([1, 3, 10, 40]),
+    st.sampled_from(["x", "x", "y"]),
+    st.sampled_from(["default", "other"]),
+    st.sampled_from([50, 50, 60]),
+    st.sampled_from(OF_KEY),
+    st.integers(0, 4),
+    st.sampled_from([0, 2, 9, 50, 50]),
+    st.sampled_from([{}, {}, {"tasks": frozenset({TASKS[1]})}, {"queues": {"default": 2}, "others": True}]),
+)
+
+
+@pytest.mark.parametrize("unparked", [2, 20])
+@given(rounds=st.lists(ROUNDS, max_size=12))
+def test_jobs_of_keys_come_in_their_order(unparked: int, rounds: Sequence[Round]) -> None:
+    """Gates open for more jobs than are unparked at once, and newer jobs come meanwhile."""
+    with (
+        closing(sqlite3.connect(":memory:", isolation_level=None)) as connection,
+        patch.object(gates, "_MAX_UNPARKED", unparked),
+        patch.object(selection, "_MAX_BLOCKED", 10 * unparked),
+    ):
+        tables = Tables(connection)
+        story = Story(tables)
+        for one in rounds:
+            fields = {"key": one.key, "queue": one.queue, "priority": one.priority}
+            tables.enqueue([tables.new(TASKS[0], **fields) for _ in range(one.jobs)])  # type: ignore[arg-type] # as drawn
+            tables.declare(one.gate)
+            tables.now += one.seconds * 1_000_000
+            story.take(("claim", one.room, one.fields))
+            story.take(("settle", 0, Succeeded(), False))
 
 
 class Story:
@@ -290,6 +364,8 @@ class Story:
                         for task, key, delay, priority, unique in jobs
                     ]
                 )
+            case "add", int(jobs), task, key, delay:
+                tables.enqueue([tables.new(task, key=key, delay=delay) for _ in range(jobs)])  # type: ignore[arg-type] # drawn from TASKS and KEYS
             case "claim", int(room), dict(fields):
                 claimed = tables.ask(room=room, **fields)
                 self.running += [one.claim for one in claimed.deliveries]
@@ -428,6 +504,24 @@ def test_a_rate_that_has_been_open_for_long_lets_a_whole_burst_of_parked_jobs_st
     assert len(tables.claim(room=99)) == 30
 
 
+@pytest.mark.parametrize("by_lane", [False, True, None])
+def test_a_claim_parks_some_jobs_and_leaves_the_rest_to_the_next_ones(tables: Tables, by_lane: bool | None) -> None:
+    tables.by_lane = by_lane
+    tables.declare(ONE_BY_KEY)
+    blocked = [tables.new(TASKS[0], key="x", delay=-9, priority=60) for _ in range(250)]
+    free = [tables.new(TASKS[0], key=key, delay=-8) for key in (None, "y", None)]
+    tables.enqueue([*blocked, *free])
+    seen = []
+    with patch.object(selection, "_MAX_BLOCKED", 100):
+        for _ in range(4):
+            claimed = tables.ask(room=9)
+            due = claimed.next_due and claimed.next_due <= instant(tables.now)
+            seen.append((ids(claimed.deliveries), parked(tables), due))
+
+    first = in_order(blocked)[:1]
+    assert seen == [(first, 100, True), ([], 200, True), (in_order(free), 249, None), ([], 249, None)]
+
+
 def test_jobs_of_a_key_whose_gate_is_taken_away_are_claimed_in_their_order(tables: Tables) -> None:
     new = [tables.new(TASKS[0], key="x", delay=-number) for number in range(200)]
     tables.declare(ONE_BY_KEY)
@@ -439,6 +533,96 @@ def test_jobs_of_a_key_whose_gate_is_taken_away_are_claimed_in_their_order(table
 
     assert order == [job.id for job in reversed(new)]
     assert parked(tables) == 0
+
+
+def in_order(new: Sequence[NewJob]) -> list[JobId]:
+    """Return the ids of jobs that were enqueued together, with one priority."""
+    return [job.id for job in sorted(new, key=lambda job: (job.run_at, job.id))]
+
+
+def ids(claimed: Sequence[Delivery]) -> list[JobId]:
+    return [one.claim.job.id for one in claimed]
+
+
+def test_newer_jobs_of_a_key_do_not_take_the_places_of_parked_ones(tables: Tables) -> None:
+    """The gate has room for more jobs than were unparked when it was changed."""
+    tables.declare(ONE_BY_KEY)
+    old = [tables.new(TASKS[0], key="x", delay=-9) for _ in range(100)]
+    tables.enqueue(old)
+    first = ids(tables.claim(room=100))
+    assert parked(tables) == 99
+    tables.enqueue([tables.new(TASKS[0], key="x", queue=queue) for queue in ("default", "other") for _ in range(20)])
+    tables.declare(replace(ONE_BY_KEY, concurrency=31))
+    first += ids(tables.claim(room=100))
+
+    assert first == in_order(old)[:31]
+
+
+def test_parked_jobs_of_another_lane_come_before_newer_jobs_of_their_key(tables: Tables) -> None:
+    """Each lane has one claimable job when the gate opens, and the newer job of one lane would take the last place."""
+    tables.declare(ONE_BY_KEY)
+    (running,) = enqueue_and_claim(tables, [tables.new(TASKS[0], key="x", delay=-99)])
+    old = [tables.new(TASKS[0], key="x", delay=-9, queue="other") for _ in range(30)]
+    tables.enqueue([*old, tables.new(TASKS[0], key="x", delay=-8)])
+    assert tables.claim(room=9) == ()
+    tables.settle(running, Succeeded())
+    tables.declare(replace(ONE_BY_KEY, concurrency=28))
+
+    assert ids(tables.claim(room=99)) == in_order(old)[:28]
+
+
+def test_parked_jobs_of_a_key_come_before_newer_jobs_without_one(tables: Tables) -> None:
+    tables.declare(ONE_BY_KEY)
+    (running,) = enqueue_and_claim(tables, [tables.new(TASKS[0], key="x", delay=-99)])
+    old = [tables.new(TASKS[0], key="x", delay=-9) for _ in range(30)]
+    tables.enqueue(old)
+    assert tables.claim(room=9) == ()
+    tables.settle(running, Succeeded())
+    tables.enqueue([tables.new(TASKS[0]) for _ in range(30)])
+    tables.declare(replace(ONE_BY_KEY, concurrency=50))
+
+    assert ids(tables.claim(room=25)) == in_order(old)[:25]
+
+
+def enqueue_and_claim(tables: Tables, new: Sequence[NewJob]) -> list[Claim]:
+    tables.enqueue(new)
+    return [one.claim for one in tables.claim(room=len(new))]
+
+
+def test_the_rate_of_a_key_that_opens_for_a_claim_of_another_task_keeps_the_order(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.KEY, name="a", rate=FAST))
+    enqueue_and_claim(tables, [tables.new(TASKS[0], key="x", delay=-9) for _ in range(5)])
+    old = [tables.new(TASKS[0], key="x") for _ in range(6)]
+    tables.enqueue(old)
+    assert tables.claim(room=20) == ()
+    tables.now += 1_000_000
+    assert tables.claim(room=5, tasks=frozenset({TASKS[1]})) == ()
+    tables.now += 2_000_000
+    tables.enqueue([tables.new(TASKS[0], key="x") for _ in range(3)])
+
+    assert ids(tables.claim(room=20)) == in_order(old)[:3]
+
+
+def test_the_rate_of_a_key_that_opens_while_its_queue_is_paused_keeps_the_order(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.KEY, name="a", rate=FAST))
+    enqueue_and_claim(tables, [tables.new(TASKS[0], key="x", delay=-9) for _ in range(5)])
+    old = [tables.new(TASKS[0], key="x") for _ in range(6)]
+    tables.enqueue(old)
+    assert tables.claim(room=20) == ()
+    pause(tables, "default")
+    tables.now += 1_000_000
+    assert tables.claim(room=20) == ()  # unparks the first job only
+    tables.now += 2_000_000
+    tables.enqueue([tables.new(TASKS[0], key="x") for _ in range(3)])
+    with tables as session:
+        operate.resume(session, "default")
+
+    assert ids(tables.claim(room=20)) == in_order(old)[:3]
+
+
+def pause(tables: Tables, queue: str) -> None:
+    with tables as session:
+        operate.pause(session, queue, "", "")
 
 
 def test_jobs_that_were_blocked_only_by_jobs_which_are_not_taken_after_all_are_not_parked(tables: Tables) -> None:
@@ -480,6 +664,111 @@ def test_a_lane_that_another_process_adds_is_found_at_once(file: tuple[Tables, T
         assert found.claim.job.queue == f"q{number}"
 
 
+DAMAGE = {
+    "task name": "UPDATE mainspring_lanes SET task = 'a b' WHERE task = 'a'",
+    "task of bytes": "UPDATE mainspring_lanes SET task = x'ff' WHERE task = 'a'",
+    "priority": "UPDATE mainspring_lanes SET priority = 'high' WHERE task = 'a'",
+    "care": "UPDATE mainspring_lanes SET suspect = 7 WHERE task = 'a'",
+    "missing row": "DELETE FROM mainspring_lanes WHERE task = 'a'",
+}
+
+
+@pytest.mark.parametrize("by_lane", [False, True])
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_lane_that_cannot_be_read_holds_back_only_its_own_jobs(
+    tables: Tables, damage: str, by_lane: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables.by_lane = by_lane
+    tables.enqueue([tables.new(TASKS[0], priority=60), *[tables.new(TASKS[1]) for _ in range(3)]])
+    tables.enqueue([tables.new(TASKS[0], delay=5, priority=60), tables.new(TASKS[1], delay=9)])
+    lanes = tables.rows("SELECT * FROM mainspring_lanes")
+    tables.connection.execute(damage)
+    tables.known = Known()  # as in a process that starts now
+    with patch.object(tables, "look_over"):
+        claimed = [tables.ask(room=1), tables.ask(room=9), tables.ask(room=9)]
+
+    assert [len(one.deliveries) for one in claimed] == [1, 2, 0]
+    assert claimed[-1].next_due == instant(tables.now + 9_000_000)
+    if damage.startswith("DELETE") and by_lane:
+        return  # then its jobs are not met
+    assert caplog.text.count("lane 1 cannot be read") == 1
+
+    tables.connection.executemany("INSERT OR REPLACE INTO mainspring_lanes VALUES (?, ?, ?, ?, ?)", lanes)
+    assert [one.claim.job.task for one in tables.claim(room=9)] == [TASKS[0]]
+    tables.now += 5_000_000
+    assert [one.claim.job.task for one in tables.claim(room=9)] == [TASKS[0]]
+
+
+def test_parked_jobs_of_a_lane_that_cannot_be_read_come_back_when_it_is_corrected(tables: Tables) -> None:
+    tables.declare(ONE_BY_KEY)
+    tables.enqueue(
+        [tables.new(TASKS[0], key="x", queue=queue, priority=n) for n, queue in enumerate(("other", "default"))]
+    )
+    (running,) = tables.claim(room=9)
+    assert (running.claim.job.queue, parked(tables)) == ("default", 1)
+    tables.connection.execute("UPDATE mainspring_lanes SET task = 'a b' WHERE queue = 'other'")
+    tables.known = Known()
+    tables.settle(running.claim, Succeeded())
+    assert tables.claim(room=9) == ()
+    tables.connection.execute("UPDATE mainspring_lanes SET task = 'a' WHERE queue = 'other'")
+
+    assert [one.claim.job.queue for one in tables.claim(room=9)] == ["other"]
+
+
+@pytest.mark.parametrize("by_lane", [False, True])
+@pytest.mark.parametrize("value", [0.5, 1e12 + 0.5, 1e30, "soon", b"soon"])
+def test_a_due_time_that_is_no_integer_holds_back_no_other_job(
+    tables: Tables, value: float | str | bytes, by_lane: bool
+) -> None:
+    """The job is claimed, with an error if its time cannot be decoded, and no claim is asked to be repeated for ever."""
+    tables.by_lane = by_lane
+    tables.enqueue([tables.new(TASKS[0]) for _ in range(3)])
+    time = tables.now + value if isinstance(value, float) else value
+    tables.connection.execute("UPDATE mainspring_jobs SET run_at = ? WHERE number = 1", (time,))
+    with patch.object(tables, "look_at_order"):
+        claimed = [tables.ask(room=9) for _ in range(4)]
+
+    assert sum(len(one.deliveries) for one in claimed) == 3
+    assert claimed[-1] == Claimed(deliveries=())
+
+
+@pytest.mark.parametrize("by_lane", [False, True])
+def test_a_parked_job_whose_due_time_is_no_number_holds_back_no_other(tables: Tables, by_lane: bool) -> None:
+    tables.by_lane = by_lane
+    tables.declare(Gate(scope=Scope.KEY, name="a", concurrency=2))
+    tables.enqueue([tables.new(TASKS[0], key="x", delay=-9) for _ in range(6)])
+    running = tables.claim(room=9)
+    tables.connection.execute(
+        "UPDATE mainspring_jobs SET run_at = 'soon' WHERE number = (SELECT max(number) FROM mainspring_jobs WHERE parked IS NOT NULL)"
+    )
+    claimed = 2
+    with patch.object(tables, "look_over"), patch.object(tables, "look_at_order"):
+        for _ in range(9):
+            for one in running:
+                tables.settle(one.claim, Succeeded())
+            running = tables.claim(room=9)
+            claimed += len(running)
+
+    assert claimed == 6
+
+
+@pytest.mark.parametrize("by_lane", [False, True, None])
+@pytest.mark.parametrize("left", [0, 2])
+def test_a_job_without_a_payload_holds_back_no_other(tables: Tables, left: int, by_lane: bool | None) -> None:
+    tables.by_lane = by_lane
+    tables.enqueue([tables.new(TASKS[0], delay=-9, queue="paused") for _ in range(5)])
+    pause(tables, "paused")
+    damaged = [tables.new(TASKS[0], delay=-8) for _ in range(3)]
+    others = [tables.new(TASKS[0], delay=-7) for _ in range(left)]
+    tables.enqueue([*damaged, *others])
+    with patch.object(tables, "look_over"), patch.object(tables, "look_at_order"):
+        tables.connection.execute("DELETE FROM mainspring_payloads WHERE number BETWEEN 6 AND 8")
+        claimed = [tables.ask(room=1) for _ in range(left + 1)]
+
+    assert [one.claim.job.id for answer in claimed for one in answer.deliveries] == in_order(others)
+    assert claimed[-1].next_due is None
+
+
 def test_lanes_that_were_rolled_back_are_not_remembered(tables: Tables) -> None:
     tables.by_lane = True
     request = ClaimRequest(node=tables.node, term=tables.term, tasks=frozenset(TASKS), room=9)
@@ -492,29 +781,48 @@ def test_lanes_that_were_rolled_back_are_not_remembered(tables: Tables) -> None:
     assert [one.claim.job.queue for one in tables.claim(room=9)] == ["came"]
 
 
-def test_after_a_walk_in_vain_claims_go_by_lane_for_a_while(tables: Tables) -> None:
+def scans_in_order() -> AbstractContextManager[Mock]:
+    return patch.object(claim, "scan_in_order", wraps=selection.scan_in_order)
+
+
+def test_after_a_scan_in_vain_claims_scan_by_lane_for_a_while(tables: Tables) -> None:
     asked: list[bool] = []
     here = ClaimRequest(node=tables.node, term=tables.term, tasks=frozenset({TASKS[0]}))
     tables.enqueue([tables.new(TASKS[1], delay=-9) for _ in range(2000)])
     tables.enqueue([tables.new(TASKS[0]) for _ in range(40)])
     for _ in range(36):
-        with tables as session, patch.object(claim, "walk", wraps=selection.walk) as walk:
+        with tables as session, scans_in_order() as scan:
             assert len(claim.claim(session, here).deliveries) == 1
-        asked.append(walk.called)
+        asked.append(scan.called)
 
     assert asked == [True, *[False] * 32, True, False, False]
 
 
-def test_a_node_with_queues_of_its_own_goes_by_lane_and_others_do_not(tables: Tables) -> None:
+def test_a_claim_that_chooses_again_counts_as_one_scan_by_lane(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.KEY, name="a", rate=Rate(count=1, period=timedelta(seconds=10), burst=9)))
+    tables.enqueue([tables.new(TASKS[0], key="x", delay=-9) for _ in range(99)])
+    assert len(tables.claim(room=99)) == 9
+    tables.now += 10_000_000
+    assert tables.claim(room=0) == ()  # unparks the first job only
+    tables.now += 50_000_000
+    tables.known.of_request(tables.request()).claims_by_lane = 3
+    with scans_in_order() as scan, patch.object(claim, "scan_by_lane", wraps=selection.scan_by_lane) as by_lane:
+        assert len(tables.claim(room=99)) == 6
+
+    assert (scan.called, by_lane.call_count) == (False, 2)
+    assert tables.known.of_request(tables.request()).claims_by_lane == 2
+
+
+def test_a_node_with_queues_of_its_own_scans_by_lane_and_others_do_not(tables: Tables) -> None:
     tables.enqueue([tables.new(TASKS[0]) for _ in range(3)])
-    for fields, walks in (
+    for fields, in_order in (
         ({"queues": {"default": 1}}, False),
         ({"queues": {"x": 1}, "others": True}, True),
         ({}, True),
     ):
-        with patch.object(claim, "walk", wraps=selection.walk) as walk:
+        with scans_in_order() as scan:
             assert len(tables.claim(**fields)) == 1
-        assert walk.called == walks
+        assert scan.called == in_order
 
 
 HALF = 1000
@@ -552,8 +860,7 @@ def of_another_task(tables: Tables) -> None:
 
 def of_a_paused_queue(tables: Tables) -> None:
     in_front(tables, queue="paused")
-    with tables as session:
-        operate.pause(session, "paused", "", "")
+    pause(tables, "paused")
 
 
 def behind_a_full_queue(tables: Tables) -> None:

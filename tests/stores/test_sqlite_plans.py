@@ -202,7 +202,15 @@ def test_the_statements_of_the_hot_paths_are_there() -> None:
     """So that one that is renamed does not leave this file without being noticed."""
     hot = {"claim_rank", "claim_first", "claim_next", "claim_heads", "claim_first_of_lane", "claim_next_of_lane"}
     hot |= {"claim_later", "jobs_claimed", "jobs_take", "settle_success", "job_settled"}
-    hot |= {"jobs_park", "jobs_parked", "jobs_unpark", "parked_key_lanes", "parked_keys_open", "parked_keys_next"}
+    hot |= {
+        "jobs_park",
+        "jobs_parked",
+        "jobs_unpark",
+        "parked_first",
+        "parked_key_lanes",
+        "parked_keys_open",
+        "parked_keys_next",
+    }
 
     assert {"schedules_due", "schedules_next", "runs_open", "run_end", "schedule_wake", "prune_runs"} <= set(NAMES)
     assert {

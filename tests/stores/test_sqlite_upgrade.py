@@ -182,5 +182,23 @@ def test_code_that_does_not_know_of_runs_is_told_to_stay_away(path: Path) -> Non
         migrate.check("a store", migrate.found(connection), wanted=1)
 
 
+def test_waiting_jobs_of_version_8_are_claimable_those_of_a_missing_lane_too() -> None:
+    """Claims log that lane: a job that is in no index would never be met."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate.migrate("a store", connection, 0, migrate.MIGRATIONS[:8])
+        connection.executescript("""
+            INSERT INTO mainspring_lanes VALUES (1, 'mail.send', 'default', 50, 0);
+            INSERT INTO mainspring_strands (id, lane, key, full) VALUES (1, 1, '', 0), (2, 9, '', 0);
+            INSERT INTO mainspring_jobs (number, id, state, lane, strand, run_at) VALUES
+                (1, x'01', 'ready', 1, 1, 1), (2, x'02', 'scheduled', 9, 2, 1), (3, x'03', 'running', 1, NULL, 1);
+        """)
+        migrate.migrate("a store", connection, 0)
+        claimable = connection.execute(
+            "SELECT number, rank FROM mainspring_jobs INDEXED BY mainspring_jobs_claimable WHERE rank IS NOT NULL"
+        ).fetchall()
+
+    assert claimable == [(1, -50), (2, 0)]
+
+
 async def in_state(world: World, state: State) -> tuple[JobView, ...]:
     return (await world.store.list_jobs(JobFilter(states=(state,)))).jobs

@@ -4,13 +4,14 @@ Which jobs is decided by `selection`; here they are written, with all that depen
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
 from mainspring.core.breaker import PhaseChange
 from mainspring.core.job import WAITING, Claim, Job, State, next_lease
 from mainspring.core.outcome import AttemptError
+from mainspring.stores.passage import ENDLESS
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 from mainspring.stores.sqlite import breakers, gates, nodes, parking, places
 from mainspring.stores.sqlite.lanes import Lane
@@ -28,7 +29,15 @@ from mainspring.stores.sqlite.rows import (
     optional_span,
     policy,
 )
-from mainspring.stores.sqlite.selection import KEY, LANE, Selection, look_by_lane, make_due, walk
+from mainspring.stores.sqlite.selection import (
+    KEY,
+    LANE,
+    Selection,
+    first_of_lanes,
+    make_due,
+    scan_by_lane,
+    scan_in_order,
+)
 from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 from mainspring.stores.unreadable import POLICY, as_int, problem, readable
@@ -36,14 +45,16 @@ from mainspring.stores.unreadable import POLICY, as_int, problem, readable
 _TAKE: Final = statement("jobs_take")
 _TRACES: Final = statement("traces_of")
 _LATER: Final = statement("claim_later")
-_HEADS: Final = statement("claim_heads")
-_LEASE: Final = 6  # its position in whole rows
+_ID, _RUN_AT, _LEASE = 1, 3, 6  # positions in whole rows
+_BEFORE_ALL: Final = (-(1 << 62), 0, b"")
+Position: TypeAlias = tuple[int, int, bytes]
+"""Of a job in claim order: rank, run_at, id."""
 _WAITING: Final = {str(state): state for state in WAITING}
 _CLAIMS_BY_LANE: Final = 32
-"""Claims that go by lane after a walk that was in vain, before the next one is tried."""
-_FEW_LATER: Final = 8
+"""Claims that scan by lane after a scan in claim order that was given up, before the next one is tried."""
+_MAX_LATER_READ: Final = 8
 """Jobs of a rank that are not due yet, of which one is expected to be in a lane of the request."""
-_FEW_OPENINGS: Final = 16
+_MAX_OPENINGS_READ: Final = 16
 
 
 def claim(session: Session, request: ClaimRequest) -> Claimed:
@@ -58,29 +69,31 @@ def claim(session: Session, request: ClaimRequest) -> Claimed:
 def _select(session: Session, request: ClaimRequest) -> Selection:
     """Choose jobs, and park those that are in the way."""
     rooms = Rooms(session, request)
+    by_lane = session.lanes.consume_lane_scan(request)
     has_parked = parking.is_used(session)
     if has_parked:
         gates.unpark(session, parking.opened(session, rooms.rated_keys))
-    selection = _look(session, request, rooms)
-    unparked: set[tuple[str, str]] = set()
+    selection = _choose(session, request, rooms, by_lane=by_lane)
+    unparked: set[tuple[int, str]] = set()
     while has_parked and _unpark_more(session, selection, request.room + request.ahead, unparked):
-        selection = _look(session, request, Rooms(session, request))
+        by_lane = by_lane or selection.has_seen_all
+        selection = _choose(session, request, Rooms(session, request), by_lane=by_lane)
     _park(
         session, selection
     )  # only now: in a choice that is given up, jobs may be blocked by others that are not taken
     return selection
 
 
-def _look(session: Session, request: ClaimRequest, rooms: Rooms) -> Selection:
+def _choose(session: Session, request: ClaimRequest, rooms: Rooms, *, by_lane: bool) -> Selection:
     horizon = session.now if request.due_by is None else min(session.now, micros(request.due_by))
-    if not session.lanes.goes_by_lane(request):
+    if not by_lane:
         selection = Selection(session, rooms, horizon)
-        if walk(session, selection):
+        if scan_in_order(session, selection):
             return selection
-        session.lanes.go_by_lane(request, _CLAIMS_BY_LANE)
+        session.lanes.prefer_lane_scan(request, _CLAIMS_BY_LANE)
         rooms = Rooms(session, request)
     selection = Selection(session, rooms, horizon)
-    look_by_lane(session, selection, session.lanes.of_request(session, request))
+    scan_by_lane(session, selection, session.lanes.of_request(session, request))
     return selection
 
 
@@ -95,16 +108,45 @@ def _park(session: Session, selection: Selection) -> None:
         parking.set_opening(session, str(lane.task), key, [lane.id], opens_at)
 
 
-def _unpark_more(session: Session, selection: Selection, wanted: int, done: set[tuple[str, str]]) -> int:
-    """Unpark jobs of chosen keys that have places left; returns how many. Then the choice has to be made again."""
-    moved = 0
-    for lane, key in _keys(session, selection):
-        subject = str(lane.task), key
-        room = selection.rooms.of_key(lane, key)
-        if room > 0 and subject not in done:
-            done.add(subject)
-            moved += parking.unpark(session, *subject, min(room, wanted))
-    return moved
+def _unpark_more(session: Session, selection: Selection, wanted: int, done: set[tuple[int, str]]) -> bool:
+    """Unpark jobs that should have been chosen, and return whether there are any: then the choice has to be made again.
+
+    They precede a chosen job of their key, or any chosen job while their key has a place left. No lane is unparked twice
+    for a key: no choice takes more jobs of them than are claimable then.
+    """
+    before, rooms = len(done), selection.rooms
+    last, last_of_keys = _last_positions(session, selection)
+    for (task, key), (lane, position) in last_of_keys.items():
+        passage = rooms.key_passage(lane, key)
+        room, taken = (ENDLESS, 0) if passage is None else (passage.room, passage.passed)
+        if room <= 0 and taken == 1:
+            continue  # it is the first job of its key, by the invariant of `parking`
+        end = position if room <= 0 else last
+        for parked in parking.first_parked(session, task, key):
+            its = session.readable_lane(parked.lane)
+            if its is None or (its.id, key) in done or not rooms.admits(its):
+                continue
+            if end is None or (-its.priority, parked.run_at, parked.id) < end:
+                done.add((its.id, key))
+                parking.unpark_in(session, its.id, task, key, min(room + taken, wanted))
+    return len(done) > before
+
+
+def _last_positions(
+    session: Session, selection: Selection
+) -> tuple[Position | None, dict[tuple[str, str], tuple[Lane, Position]]]:
+    """Return the position of the last chosen job, None if there is room for more, and of the last one of each key."""
+    last = _BEFORE_ALL
+    of_keys: dict[tuple[str, str], tuple[Lane, Position]] = {}
+    for row in selection.whole_rows():
+        lane, key = session.lane(row[LANE]), row[KEY]
+        position = (-lane.priority, row[_RUN_AT], row[_ID])
+        last = max(last, position)
+        if key is not None:
+            subject = str(lane.task), key
+            if subject not in of_keys or of_keys[subject][1] < position:
+                of_keys[subject] = lane, position
+    return None if selection.rooms.left > 0 else last, of_keys
 
 
 def _keys(session: Session, selection: Selection) -> set[tuple[Lane, str]]:
@@ -115,7 +157,7 @@ def _keys(session: Session, selection: Selection) -> set[tuple[Lane, str]]:
 def _give(
     session: Session, request: ClaimRequest, selection: Selection
 ) -> tuple[tuple[Delivery, ...], tuple[PhaseChange, ...]]:
-    """Write the claim, and leave everything as true as it was before: places, rates, parked jobs, probes."""
+    """Write the claim and its effects on places, rates, parked jobs and probes."""
     rows, rooms = selection.whole_rows(), selection.rooms
     if not rows:
         return (), ()
@@ -169,17 +211,14 @@ def _next_due(session: Session, request: ClaimRequest, selection: Selection) -> 
         return selection.next_due
     selection.note_left()
     for gate in selection.rooms.rated_keys:
-        for limit in (_FEW_OPENINGS, -1):
+        for limit in (_MAX_OPENINGS_READ, -1):
             openings = parking.openings(session, gate.name, limit)
             if any(_notes(session, selection, *one) for one in openings) or len(openings) != limit:
                 break
     if not selection.has_seen_all and not _note_later(session, selection):
         lanes = session.lanes.of_request(session, request)
-        for number, run_at, _ in session.rows(_HEADS, (str([lane.id for lane in lanes]),)):
-            if isinstance(run_at, int):
-                _notes(session, selection, number, run_at)
-            else:
-                make_due(session, [-session.lane(number).priority], selection)
+        for lane, run_at, _ in first_of_lanes(session, lanes):
+            selection.note(lane, run_at)
     return selection.next_due
 
 
@@ -187,17 +226,19 @@ def _note_later(session: Session, selection: Selection) -> bool:
     """Note the first jobs that are not due yet; returns False if the first ones of a rank are all of other lanes."""
     is_complete = True
     for rank in selection.ranks:
-        entries = session.rows(_LATER, (rank, selection.horizon, _FEW_LATER))
+        entries = session.rows(_LATER, (rank, selection.horizon, _MAX_LATER_READ))
         if not all(isinstance(run_at, int) for _, run_at in entries):
-            make_due(session, [rank], selection)
+            make_due(session, [rank])
+            selection.next_due = session.now
         elif not any(_notes(session, selection, *entry) for entry in entries):
-            is_complete = is_complete and len(entries) < _FEW_LATER
+            is_complete = is_complete and len(entries) < _MAX_LATER_READ
     return is_complete
 
 
 def _notes(session: Session, selection: Selection, number: int, at: int) -> bool:
     """Note when a job of a lane could be taken; returns whether no later one could be taken before."""
-    return selection.note(session.lane(number), at) == at
+    lane = session.readable_lane(number)
+    return lane is not None and selection.note(lane, at) == at
 
 
 def _deliveries(

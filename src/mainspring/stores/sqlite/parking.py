@@ -4,8 +4,9 @@ A claim parks the blocked jobs that it meets, so that no later claim reads them.
 changes its gate, unparks the first of them in the same transaction; claims do so when the rate of a key has opened.
 
 Invariant at the end of every transaction: while a key has a free place, the first waiting job of each of its lanes is
-claimable. Only the first: a claim that takes it unparks as many others as it may take before it chooses
-(`claim._unpark_more`).
+claimable, or its rate has opened and the next claim of its task unparks it. So a claim that takes one job of a key takes
+the first. More than the first may be claimable, and newer jobs too, while older ones are parked: a claim that takes several
+jobs of a key, or could, compares them with the first parked ones, and unparks those that precede (`claim._unpark_more`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -18,6 +19,7 @@ from mainspring.stores.sqlite.session import Session
 from mainspring.stores.sqlite.statements import statement
 
 _PARK: Final = statement("jobs_park")
+_FIRST: Final = statement("parked_first")
 _PARKED: Final = statement("jobs_parked")
 _UNPARK: Final = statement("jobs_unpark")
 _SET_KEY: Final = statement("parked_key_set")
@@ -35,6 +37,14 @@ class Blocked(NamedTuple):
     number: int
     lane: Lane
     key: str
+
+
+class Parked(NamedTuple):
+    """The position of the first parked job of a lane and key."""
+
+    lane: int
+    run_at: int
+    id: bytes
 
 
 class Opening(NamedTuple):
@@ -59,17 +69,24 @@ def set_opening(session: Session, task: str, key: str, lanes: Collection[int], o
     session.run_many(_SET_KEY, [(task, key, lane, opens_at) for lane in lanes])
 
 
-def unpark(session: Session, task: str, key: str, count: int) -> int:
-    """Make the first parked jobs of a key claimable, so many of each lane; returns how many there were."""
-    moved = 0
+def unpark(session: Session, task: str, key: str, count: int) -> None:
+    """Make the first parked jobs of a key claimable, so many of each lane."""
     for lane in lanes_of(session, task, key):
-        rank = -session.lane(lane).priority
-        numbers = session.rows(_PARKED, (lane, key, count))
-        session.run_many(_UNPARK, [(rank, number) for (number,) in numbers])
-        moved += len(numbers)
-        if len(numbers) < count:
-            session.run(_DROP_KEY, (task, key, lane))
-    return moved
+        unpark_in(session, lane, task, key, count)
+
+
+def unpark_in(session: Session, lane: int, task: str, key: str, count: int) -> None:
+    """Make the first parked jobs of a lane and key claimable."""
+    rank = session.lanes.rank(session, lane)
+    numbers = session.rows(_PARKED, (lane, key, count))
+    session.run_many(_UNPARK, [(rank, number) for (number,) in numbers])
+    if len(numbers) < count:
+        session.run(_DROP_KEY, (task, key, lane))
+
+
+def first_parked(session: Session, task: str, key: str) -> list[Parked]:
+    """Return the first parked job of a key in each of its lanes."""
+    return [Parked(*row) for row in session.rows(_FIRST, (task, key))]
 
 
 def lanes_of(session: Session, task: str, key: str) -> list[int]:

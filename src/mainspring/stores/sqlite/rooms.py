@@ -179,8 +179,15 @@ class Rooms:
 
     @property
     def rated_keys(self) -> list[Gate]:
-        """The gates of tasks that have a rate for each key."""
-        return [gate for (scope, _), (gate, _) in self._gates.items() if scope is Scope.KEY and gate.rate]
+        """The gates of the request's tasks that have a rate for each key."""
+        if not self._gates:
+            return []
+        tasks = {str(task) for task in self._request.tasks}
+        return [
+            gate
+            for (scope, name), (gate, _) in self._gates.items()
+            if scope is Scope.KEY and gate.rate and name in tasks
+        ]
 
     def _approach(self, passage: Passage) -> Passage:
         self._passages[passage.gate.scope, passage.gate.name, passage.key] = passage

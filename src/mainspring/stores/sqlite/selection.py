@@ -1,9 +1,9 @@
-"""The jobs that a claim takes: the first ones in claim order that the request may have.
+"""Job selection of a claim: the first jobs in claim order that the request may have.
 
-Claim order is priority, run_at, id. There are two ways to look, with the same result. The walk reads the index of claimable
-jobs in this order, whatever lanes they are in, so its cost does not depend on how many lanes there are; it ends if it has
-read many jobs that the request may not have. The look by lane reads the first job of every lane that the request may have,
-and merges the lanes; its cost does not depend on the jobs of other lanes.
+Claim order is priority, run_at, id. Two scans give the same result. The scan in claim order reads the index of claimable
+jobs in this order, whatever lanes they are in, so its cost does not depend on the number of lanes; it is given up after many
+jobs that the request may not have. The scan by lane reads the first job of every lane that the request may have, and merges
+the lanes; its cost does not depend on the jobs of other lanes.
 """
 
 from collections import defaultdict
@@ -36,13 +36,15 @@ _MAKE_DUE: Final = statement("jobs_unreadable_due")
 _BEFORE_ALL: Final = -(1 << 62)
 _BEFORE_THE_CALENDAR: Final = -(1 << 61)
 """A `run_at` that is due and cannot be decoded."""
-_CHUNK: Final = 500
-"""Jobs that a walk reads at a time after the first ones."""
-_MAX_PASSED: Final = 1000
-"""Jobs that a walk reads in vain, beside four for each that is wanted."""
-_FEW: Final = 8
-_MANY: Final = 1024
+_SCAN_CHUNK: Final = 500
+"""Jobs that a scan in claim order reads at a time after the first ones."""
+_MAX_SKIPPED: Final = 1000
+"""Jobs that a scan in claim order reads in vain before it is given up, beside four for each wanted job."""
+_MERGE_FIRST: Final = 8
+_MERGE_MAX: Final = 1024
 """Jobs of a lane that are read at first, and at most, where several lanes are merged."""
+_MAX_BLOCKED: Final = 10_000
+"""Blocked jobs at which a claim ends, so that it does not hold the write lock for seconds; the next one goes on behind them."""
 
 Position: TypeAlias = tuple[int, bytes]
 
@@ -56,11 +58,11 @@ class Selection:
         self.blocked: list[Blocked] = []
         self.next_due: int | None = None
         self.is_done = False
-        """There is no room left, and another job is due: nothing more has to be read."""
+        """There is no room left, and another job is due, or many blocked jobs were read: nothing more has to be read."""
         self.has_seen_all = False
-        """The jobs that are not due yet were looked at too."""
+        """Jobs that are not due yet were read too: it was a scan by lane."""
         self.ranks: list[int] = []
-        """Ranks that the walk came to."""
+        """Ranks that the scan in claim order has come to."""
         self.horizon = horizon
         self.rooms = rooms
         self.closed: set[int] = set()
@@ -82,12 +84,13 @@ class Selection:
         for row in rows:
             if self.is_done:
                 return
-            if row[LANE] not in self.closed:
-                self.offer(row, self._session.lane(row[LANE]), row[KEY], row[3])
+            if row[LANE] not in self.closed and (lane := self._lane(row[LANE])) is not None:
+                self.offer(row, lane, row[KEY], row[3])
 
     def offer_entries(self, entries: Sequence[tuple[int, int, int, bytes]]) -> None:
         """Choose of (number, lane, run_at, id)."""
-        lanes = {number: self._session.lane(number) for number in {entry[1] for entry in entries} - self.closed}
+        numbers = {entry[1] for entry in entries} - self.closed
+        lanes = {found.id: found for found in map(self._lane, numbers) if found is not None}
         self.closed.update(number for number, lane in lanes.items() if not self.rooms.admits(lane))
         open_ones = [entry for entry in entries if entry[1] not in self.closed]
         keyed = [number for number, lane, *_ in open_ones if self.rooms.has_keyed_gate(lanes[lane])]
@@ -103,7 +106,7 @@ class Selection:
         if not rooms.admits(lane):
             self.closed.add(lane.id)
         elif key is not None and rooms.of_key(lane, key) <= 0:
-            self.blocked.append(Blocked(row[0], lane, key))
+            self._block(Blocked(row[0], lane, key))
         elif rooms.of(lane) <= 0:
             self.wait(lane, run_at)
         elif rooms.must_wait(lane):
@@ -112,6 +115,11 @@ class Selection:
         else:
             rooms.take(lane, key)
             self.rows.append(row)
+
+    def _block(self, job: Blocked) -> None:
+        self.blocked.append(job)
+        if len(self.blocked) >= _MAX_BLOCKED:
+            self.is_done, self.next_due = True, self._session.now
 
     def wait(self, lane: Lane, run_at: int) -> None:
         """Leave the first job of a lane that is not taken, and with it all others of the lane."""
@@ -132,27 +140,49 @@ class Selection:
             return None
         passes_at = self.rooms.passes_at(lane, at)
         if passes_at is not None:
-            self.next_due = passes_at if self.next_due is None else min(passes_at, self.next_due)
+            at = max(passes_at, 0)  # the time of a damaged job is before the calendar
+            self.next_due = at if self.next_due is None else min(at, self.next_due)
         return passes_at
 
     def whole_rows(self) -> list[Row]:
-        """Read the rows of jobs of which only the number is known; returns all that were chosen."""
+        """Read the rows of jobs of which only the number is known; returns all rows, without those of jobs without a payload."""
         if numbers := [row[0] for row in self.rows if len(row) == 1]:
             whole = {row[0]: row for row in self._session.rows(_WHOLE, (str(numbers),))}
-            self.rows = [whole[row[0]] if len(row) == 1 else row for row in self.rows]
+            rows = (whole.get(row[0]) if len(row) == 1 else row for row in self.rows)
+            self.rows = [row for row in rows if row is not None]
         return self.rows
+
+    def is_readable(self) -> bool:
+        """Return whether all chosen jobs have a payload. The scan in claim order does not see it in its index."""
+        chosen = len(self.rows)
+        return len(self.whole_rows()) == chosen
+
+    def _lane(self, number: int) -> Lane | None:
+        """Return a lane; one that cannot be read is closed."""
+        lane = self._session.readable_lane(number)
+        if lane is None:
+            self.closed.add(number)
+        return lane
 
     def _is_unlimited(self, number: int) -> bool:
         known = self._unlimited.get(number)
         if known is None:
-            lane = self._session.lane(number)
-            known = self._unlimited[number] = self.rooms.admits(lane) and self.rooms.is_unlimited(lane)
+            lane = self._lane(number)
+            known = lane is not None and self.rooms.admits(lane) and self.rooms.is_unlimited(lane)
+            self._unlimited[number] = known
         return known
 
 
-def walk(session: Session, selection: Selection) -> bool:
-    """Choose jobs in claim order; returns False if there were too many others among them, and the choice is not complete."""
-    budget = 4 * selection.rooms.left + _MAX_PASSED
+def scan_in_order(session: Session, selection: Selection) -> bool:
+    """Choose jobs in claim order; returns False if that has to be left to a scan by lane.
+
+    There were too many others among them, or jobs whose payload is missing, which take the places of others.
+    """
+    return _choose_in_order(session, selection) and selection.is_readable()
+
+
+def _choose_in_order(session: Session, selection: Selection) -> bool:
+    budget = 4 * selection.rooms.left + _MAX_SKIPPED
     rank = _BEFORE_ALL
     while (rank := session.rows(_RANK, (rank,))[0][0]) is not None:
         selection.ranks.append(rank)
@@ -164,7 +194,7 @@ def walk(session: Session, selection: Selection) -> bool:
             budget -= wanted
             if budget <= 0:
                 return False
-            wanted = _CHUNK
+            wanted = _SCAN_CHUNK
             rows = session.rows(_NEXT, (rank, selection.horizon, *position, wanted))
             selection.offer_entries(rows)
             position = rows[-1][2:] if rows else ()
@@ -174,21 +204,21 @@ def walk(session: Session, selection: Selection) -> bool:
 
 
 @dataclass(slots=True)
-class Line:
+class LaneReader:
     """The claimable jobs of a lane, due or not, read a few at a time."""
 
     session: Session
     lane: Lane
     position: Position = (_BEFORE_ALL, b"")
     _entries: list[tuple[int, str | None, int, bytes]] = field(default_factory=list)
-    _count: int = _FEW
+    _count: int = _MERGE_FIRST
     _has_more: bool = True
 
     def peek(self) -> tuple[int, str | None, int, bytes] | None:
         if not self._entries and self._has_more:
             entries = self.session.rows(_NEXT_OF_LANE, (self.lane.id, *self.position, self._count))
             self._has_more = len(entries) == self._count
-            self._count = min(2 * self._count, _MANY)
+            self._count = min(2 * self._count, _MERGE_MAX)
             if entries:
                 self.position = entries[-1][2:]
             self._entries = entries[::-1]
@@ -198,70 +228,74 @@ class Line:
         self._entries.pop()
 
 
-def look_by_lane(session: Session, selection: Selection, lanes: Sequence[Lane]) -> None:
+def scan_by_lane(session: Session, selection: Selection, lanes: Sequence[Lane]) -> None:
     """Choose jobs of these lanes, which are all that the request names."""
     selection.has_seen_all = True
     rooms = selection.rooms
     if rooms.has_limits:
         lanes = [lane for lane in lanes if rooms.admits(lane) and rooms.passes_at(lane, 0) is not None]
     due: defaultdict[int, list[tuple[int, bytes, Lane]]] = defaultdict(list)
-    unreadable = set()
-    for number, run_at, id_ in session.rows(_HEADS, (str([lane.id for lane in lanes]),)):
-        lane = session.lane(number)
-        if not isinstance(run_at, int):
-            unreadable.add(-lane.priority)
-        elif run_at > selection.horizon:
+    for lane, run_at, id_ in first_of_lanes(session, lanes):
+        if run_at > selection.horizon:
             selection.wait(lane, run_at)
         else:
             due[lane.priority].append((run_at, id_, lane))
-    if unreadable:
-        make_due(session, unreadable, selection)
     for priority in sorted(due, reverse=True):
         if selection.is_done:
             return
         heads = due[priority]
         if len(heads) == 1:
-            _look_in(session, selection, heads[0][2])
+            _scan_lane(session, selection, heads[0][2])
         else:
-            _merge(selection, [(run_at, id_, Line(session, lane)) for run_at, id_, lane in heads])
+            _merge(selection, [(run_at, id_, LaneReader(session, lane)) for run_at, id_, lane in heads])
 
 
-def _look_in(session: Session, selection: Selection, lane: Lane) -> None:
+def _scan_lane(session: Session, selection: Selection, lane: Lane) -> None:
     """Choose of a lane that has no other beside it, as is most common: whole rows with one statement."""
     rows = session.rows(_FIRST_OF_LANE, (lane.id, selection.horizon, max(0, selection.rooms.left) + 1))
     selection.offer_rows(rows)
-    line = Line(session, lane, (rows[-1][3], rows[-1][1]))
-    if not selection.is_done and lane.id not in selection.closed and (entry := line.peek()):
-        _merge(selection, [(entry[2], entry[3], line)])
+    reader = LaneReader(session, lane, (rows[-1][3], rows[-1][1])) if rows else LaneReader(session, lane)
+    if not selection.is_done and lane.id not in selection.closed and (entry := reader.peek()):
+        _merge(selection, [(entry[2], entry[3], reader)])
 
 
-def _merge(selection: Selection, heads: Iterable[tuple[int, bytes, Line]]) -> None:
-    lines: list[Line] = []
+def _merge(selection: Selection, heads: Iterable[tuple[int, bytes, LaneReader]]) -> None:
+    readers: list[LaneReader] = []
     turns: list[tuple[int, bytes, int]] = []
-    for run_at, id_, line in heads:
-        turns.append((run_at, id_, len(lines)))
-        lines.append(line)
+    for run_at, id_, reader in heads:
+        turns.append((run_at, id_, len(readers)))
+        readers.append(reader)
     heapify(turns)
     while turns and not selection.is_done:
-        line = lines[turns[0][2]]
-        entry = None if line.lane.id in selection.closed else line.peek()
+        reader = readers[turns[0][2]]
+        entry = None if reader.lane.id in selection.closed else reader.peek()
         if entry is None:
             heappop(turns)
             continue
         number, key, run_at, id_ = entry
         if run_at > selection.horizon:
-            selection.wait(line.lane, run_at)
+            selection.wait(reader.lane, run_at)
         elif (run_at, id_) != turns[0][:2]:  # the turn was that of the one before
             heapreplace(turns, (run_at, id_, turns[0][2]))
         else:
-            line.pop()
-            selection.offer((number,), line.lane, key, run_at)
+            reader.pop()
+            selection.offer((number,), reader.lane, key, run_at)
 
 
-def make_due(session: Session, ranks: Iterable[int], selection: Selection) -> None:
-    """Make jobs whose `run_at` is not a number due: SQLite orders them after all others, and they would never be claimed.
+def first_of_lanes(session: Session, lanes: Sequence[Lane]) -> list[tuple[Lane, int, bytes]]:
+    """Return the lane, `run_at` and id of the first claimable job of each lane, due or not; damaged times are mended."""
+    numbers = str([lane.id for lane in lanes])
+    heads = session.rows(_HEADS, (numbers,))
+    damaged = {-session.lane(number).priority for number, run_at, _ in heads if not isinstance(run_at, int)}
+    if damaged:
+        make_due(session, damaged)
+        heads = session.rows(_HEADS, (numbers,))
+    return [(session.lane(number), run_at, id_) for number, run_at, id_ in heads if isinstance(run_at, int)]
+
+
+def make_due(session: Session, ranks: Iterable[int]) -> None:
+    """Make jobs of some ranks whose `run_at` is not an integer due. SQLite orders texts after all numbers.
 
     They still cannot be decoded, so the next claim fails them.
     """
     session.run_many(_MAKE_DUE, [(_BEFORE_THE_CALENDAR, rank) for rank in ranks])
-    selection.next_due = session.now

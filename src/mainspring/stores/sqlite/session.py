@@ -52,6 +52,10 @@ class Session:
     def lane(self, number: int) -> Lane:
         return self.lanes.get(self, number)
 
+    def readable_lane(self, number: int) -> Lane | None:
+        """Return a lane, or None if its row is missing or cannot be read."""
+        return self.lanes.get_readable(self, number)
+
     def ring(self) -> int | None:
         """Count a ring if there is something to look at: done last, once. Returns the count."""
         if not self.woke:

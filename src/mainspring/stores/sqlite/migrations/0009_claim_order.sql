@@ -11,8 +11,10 @@ ALTER TABLE mainspring_jobs ADD COLUMN rank INTEGER;  -- the negative priority: 
 ALTER TABLE mainspring_jobs ADD COLUMN parked TEXT;
 -- The column `strand` stays, unused: SQLite renames and drops columns only in a file in which every view is valid, and
 -- the views may be the user's own.
-UPDATE mainspring_jobs
-SET rank = (SELECT -lanes.priority FROM mainspring_lanes AS lanes WHERE lanes.id = mainspring_jobs.lane), strand = NULL
+-- Jobs of a lane that is missing get a rank too, so that claims meet them and log the lane.
+UPDATE mainspring_jobs SET
+    rank = coalesce((SELECT -lanes.priority FROM mainspring_lanes AS lanes WHERE lanes.id = mainspring_jobs.lane), 0),
+    strand = NULL
 WHERE strand IS NOT NULL;
 
 -- Each has the columns that claims ask for, so that jobs which a claim does not take are passed over in the index alone.
