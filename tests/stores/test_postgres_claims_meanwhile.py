@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.breaker import Breaker
-from mainspring.core.limits import Gate, Scope
+from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.names import Name
 from mainspring.stores.postgres import claim, lines
 from mainspring.stores.postgres.lines import SELDOM_S, Came, Kind, Line, Lines, Source
@@ -65,6 +65,23 @@ async def test_jobs_of_a_full_queue_do_not_hide_those_behind_them(
         claimed = await node.claim(10)
         assert claimed.deliveries == ()
         assert claimed.next_due is None, "a place has to be freed first"
+
+
+@on_real_time
+async def test_jobs_of_a_queue_whose_rate_is_spent_are_due_when_it_opens(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node(tasks=[LIMITED])
+        slow = Gate(scope=Scope.QUEUE, name="slow", rate=Rate(count=1, period=HOUR, burst=1))
+        await node.store.declare([Gate(scope=Scope.TASK, name="limited", concurrency=9), slow])
+        await node.store.enqueue([new(LIMITED, queue="slow", run_at=node.store.now() - HOUR) for _ in range(30)])
+        assert len(await node.take(5)) == 1
+
+        claimed = await node.claim(5)
+        assert claimed.deliveries == ()
+        assert claimed.next_due is not None
+        assert HOUR / 2 < claimed.next_due - node.store.now() <= HOUR
 
 
 @on_real_time

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 from mainspring.stores.port import Store
-from mainspring.stores.postgres import claim, through
+from mainspring.stores.postgres import sight, through
 from mainspring.testing.contract import SettableClock
 from tests.servers.postgres import Server
 from tests.stores.drawn import EVERYTHING
@@ -24,8 +24,7 @@ def server(postgres: Server) -> Iterator[None]:
     SERVERS.append(postgres)
     with pytest.MonkeyPatch.context() as patch:
         # In stories there are few jobs; a claim is to read so few at a time that it has to park, and to read more.
-        patch.setattr(claim, "ENTRIES", -3)
-        patch.setattr(through, "ENTRIES", -3)
+        patch.setattr(sight, "FIRST_ENTRIES", -3)
         patch.setattr(through, "MANY", 2)
         yield
     SERVERS.clear()

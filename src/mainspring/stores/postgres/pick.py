@@ -174,6 +174,8 @@ def next_due(sight: Sight, picked: Picked, keys: dict[tuple[Name, str], Passage]
     """Return when the same request could be given more, as far as time alone decides."""
     instants = [keyed.look_at for keyed in sight.keyed.values() if keyed.look_at is not None]
     instants += sight.cooling
+    left_out = [sight.passages[gate] for gate in sight.left_out if gate in sight.passages]
+    instants += [passage.opens_at or sight.now for passage in left_out if not passage.is_full]
     taken = {job.id for job in picked.jobs}
     opening: dict[tuple[Name, str], datetime | None] = {}
     for read in sight.reads:

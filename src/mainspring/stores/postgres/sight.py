@@ -106,6 +106,8 @@ class Sight:
     """The breakers of the request's tasks that are not closed."""
     cooling: Sequence[datetime] = ()
     """When breakers open that refuse every job of a task."""
+    left_out: frozenset[tuple[Scope, str]] = frozenset()
+    """Full gates whose jobs were not read in the lines of others."""
 
     def barriers(self, task: Name, queue: str) -> list[Passage | Trial]:
         """What all jobs of a task in a queue have to pass, as it stands: gates, and a breaker that is not closed."""
@@ -243,6 +245,7 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
             began=began,
             trials={task: Trial(rules.breakers[task], now) for task in rules.unclosed & request.tasks},
             cooling=cooling(rules, request, now_here),
+            left_out=scan.full,
         )
 
 

@@ -141,7 +141,7 @@ def _choose_through(
         _try(sight, tried.breakers)
         keys = yield from gates.keys_in(sight)
         picked = pick(sight, request, keys)
-        more = wider(scan, picked, MANY)
+        more = wider(scan, picked, max(MANY, wanted))
         if not picked.jobs and began.skip and not lines.hears():
             began = lines.from_start()  # that there is nothing must be true
         elif not picked.cut_short:
