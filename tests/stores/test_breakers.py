@@ -255,7 +255,7 @@ async def day(store: PostgresStore, request: ClaimRequest, counted: Counted) -> 
 
 
 AS_BEFORE = {
-    "claim": ["peek", "grab_task"],
+    "claim": ["grab_task"],
     "claim again": ["grab_task"],
     "success": ["settle_success"],
     "snooze": ["settle_hold_free", "settle_read", "settle_living", "attempts_add", "places_vacate", "settle_write"],
@@ -299,7 +299,7 @@ async def test_an_open_breaker_costs_the_claims_of_other_tasks_nothing(
         await store.claim(replace(other, room=1))
         counted.take()
         assert len((await store.claim(other)).deliveries) == 5
-        assert counted.take() == ["peek", "grab_task"]
+        assert counted.take() == ["grab_task"]
         assert len((await store.claim(replace(other, room=2))).deliveries) == 2
         assert counted.take() == ["grab_task"]
 
