@@ -200,7 +200,7 @@ def test_a_payload_that_is_not_understood_may_mean_anything_but_jobs(payload: st
     assert decode(payload) == (None, None, True)
 
 
-@pytest.mark.parametrize("word", ["it's", "a'; DROP TABLE jobs; --", "@1", "@x", "A", "é", "a\n", ""])
+@pytest.mark.parametrize("word", ["it's", "a'; DROP TABLE jobs; --", "@1", "@x", "A", "é", "a\n", "", "a" * 33])
 def test_a_key_or_group_that_is_not_ours_is_never_sent_back(word: str) -> None:
     for payload in (f"jobs 1 {word} 1 -", f"also 1 key 1 {word}", f"taken {word} - key"):
         assert decode(payload) == (None, None, True)
@@ -262,6 +262,9 @@ def test_a_payload_keeps_within_the_limit_of_postgresql() -> None:
         due = NOON + number * SECOND
         outgoing.announce(JobsAnnounced(key=f"{number:016}", dues=(due,), were_held_back=True, jobs=1, group="g" * 12))
         outgoing.report_taken(JobsTaken(group="g" * 12, keys=(f"{number:016}",), dues=(due,)))
+    keys = tuple(f"@{number:016}" for number in range(1000))
+    outgoing.report_taken(JobsTaken(group="h" * 12, keys=keys, dues=(NOON,) * 1000))
+    assert len(outgoing.payloads(NOON)) == 3
     assert all(len(payload) < 8000 for payload in outgoing.payloads(NOON))
 
 

@@ -14,7 +14,7 @@ so no position has to be moved back. `-`: no instant. COUNT is a number, `-` if 
 turn. GROUP is that of a node in the process that sent it, or `-`.
 
 Every role that can connect to the database can send such payloads. Keys are sent back, in the text of a NOTIFY: a payload
-whose key or group has other characters than ours is treated as one of another form.
+whose key or group has other characters than ours, or is longer, is treated as one of another form.
 """
 
 import re
@@ -37,10 +37,10 @@ _TAKEN: Final = "taken"
 _NONE: Final = "-"
 _NOW: Final = "now"
 _EVERYONE: Final = "*"
-_KEY: Final = re.compile("[0-9a-z]+")
-_TAKEN_KEY: Final = re.compile("@?[0-9a-z]+")
+_KEY: Final = re.compile("[0-9a-z]{1,32}")
+_TAKEN_KEY: Final = re.compile("@?[0-9a-z]{1,32}")
 """With `@`, all jobs that are due at an instant."""
-_GROUP: Final = re.compile("[0-9a-z]+|-")
+_GROUP: Final = re.compile("[0-9a-z]{1,32}|-")
 _MICROSECOND: Final = timedelta(microseconds=1)
 _MAX_KEYS: Final = 200
 """Keys in one payload: PostgreSQL allows 8000 bytes."""
@@ -136,11 +136,10 @@ class Outgoing:
 
     def report_taken(self, new: JobsTaken) -> None:
         """Add a report that came after the others."""
-        old = self.taken.get(new.group)
-        if old is not None:
-            keys = (*old.keys, *new.keys)[-_MAX_KEYS:]
-            new = replace(new, keys=keys, dues=tuple(sorted({*old.dues, *new.dues})[:_MAX_DUES]))
-        self.taken[new.group] = new
+        old = self.taken.get(new.group, JobsTaken(group=new.group, keys=()))
+        keys = (*old.keys, *new.keys)[-_MAX_KEYS:]
+        dues = tuple(sorted({*old.dues, *new.dues})[:_MAX_DUES])
+        self.taken[new.group] = JobsTaken(group=new.group, keys=keys, dues=dues)
 
     def merge(self, newer: "Outgoing") -> None:
         """Add all of another one that came after this."""
