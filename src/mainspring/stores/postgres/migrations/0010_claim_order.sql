@@ -20,4 +20,5 @@ CREATE INDEX jobs_suspect ON mainspring.jobs (priority, run_at, id)
     WHERE state <> 'running' AND NOT parked AND care = 1;
 CREATE INDEX jobs_parked ON mainspring.jobs (task, key, queue, priority DESC, run_at, id) WHERE parked;
 UPDATE mainspring.jobs SET care = CASE WHEN losses > 0 AND losses >= loss_limit - 1 THEN 1 ELSE 2 END
-WHERE losses > 0 AND losses >= loss_limit - 1 OR max_attempts + granted - attempt <= 1 OR loss_limit - losses <= 1;
+WHERE losses > 0 AND losses >= loss_limit - 1 OR max_attempts::bigint + granted - attempt <= 1
+    OR loss_limit - losses <= 1;
