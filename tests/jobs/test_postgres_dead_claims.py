@@ -8,8 +8,8 @@ from mainspring import Mainspring
 from mainspring.core.job import State
 from mainspring.errors import NodeGone
 from mainspring.stores.postgres import claim, nodes
+from mainspring.stores.postgres.claim_cache import ClaimCache
 from mainspring.stores.postgres.drive import drive_sync
-from mainspring.stores.postgres.lines import Lines
 from mainspring.stores.postgres.statements import Statement
 from mainspring.stores.records import ClaimRequest
 from tests.jobs.conftest import Ghost
@@ -46,5 +46,5 @@ async def test_a_node_that_dies_between_the_two_statements_of_its_claim_gets_not
                 return verbs.ask(statement, values)
 
             with pytest.raises(NodeGone):
-                drive_sync(ask, claim.claim(None, request, Lines()))
+                drive_sync(ask, claim.claim(None, request, ClaimCache()))
         assert (await job.refresh()).job.state is State.READY

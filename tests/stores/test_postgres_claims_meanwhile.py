@@ -1,29 +1,27 @@
 """Claims on PostgreSQL while something else happens: an enqueue, other rules, another claim, a stall; and obstacles in front."""
 
-import time
+import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
 from mainspring.core.breaker import Breaker
+from mainspring.core.job import JobId
 from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.names import Name
-from mainspring.stores.postgres import claim, lines
-from mainspring.stores.postgres.lines import SELDOM_S, Came, Kind, Line, Lines, Source
+from mainspring.stores.postgres import claim, positions
 from tests.servers.postgres import Server
+from tests.servers.system import PATIENCE
 from tests.stores.postgres_crowd import RAISED, SEND, crowd, empty, end, insert_late, lasting_schema, new
-from tests.stores.postgres_staged import staged
+from tests.stores.postgres_staged import explained, staged
 from tests.stores.postgres_wires import on_real_time
 
 OTHER = Name("", "other")
 FREE = Name("", "free")
 LIMITED = Name("", "limited")
 HOUR = timedelta(hours=1)
-NOON = datetime(2031, 5, 6, 12, tzinfo=UTC)
-SOURCE = Source(Line(Kind.ALL, "", frozenset({SEND}), None, frozenset()), 50)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +114,7 @@ async def test_a_backlog_of_another_task_is_walked_over_by_several_claims(
 ) -> None:
     """Each reads a bounded number of entries and goes on where the last one ended, however long that takes."""
     monkeypatch.setattr(claim, "MAX_ENTRIES", 1500)
-    monkeypatch.setattr(lines, "EVERY_S", 0.0)
+    monkeypatch.setattr(positions, "EVERY_S", 0.0)
     async with crowd(postgres, postgres_schema) as those:
         node = await those.node()
         since = node.store.now() - HOUR
@@ -142,7 +140,7 @@ async def test_a_job_that_is_enqueued_while_a_claim_reads_is_the_next_one(
         await node.store.enqueue([new(run_at=node.store.now() - HOUR) for _ in range(30)])
         await node.take(1)
         early = new(priority=priority, run_at=node.store.now() - 2 * HOUR)
-        node.store._lines.expects = False  # so that it reads
+        node.store._claim_cache.expects = False  # so that it reads
         claimed = await staged(node.claim(5), after_peek=lambda: node.store.enqueue([early]))
         if early.id not in {one.claim.job.id for one in claimed.deliveries}:
             assert [one.claim.job.id for one in await node.take(1)] == [early.id]
@@ -160,7 +158,7 @@ async def test_a_claim_goes_by_the_rules_that_it_read(postgres: Server, postgres
             await node.store.pause("another")
             await other.claim(1)  # reads the rules
 
-        node.store._lines.expects = False
+        node.store._claim_cache.expects = False
         await staged(node.claim(5), after_peek=pause_another_queue)
         assert len(await node.take(5)) == 5
 
@@ -180,7 +178,7 @@ async def test_jobs_are_given_in_the_term_of_the_breaker_that_they_were_claimed_
             await node.store.settle([replace(end(bad, RAISED, node.store.now()), term=bad.term)])
             await other.claim(1)
 
-        node.store._lines.expects = True
+        node.store._claim_cache.expects = True
         claimed = await staged(node.claim(5), after_grab_task=trip)
         assert {one.term for one in claimed.deliveries} == {bad.term}
 
@@ -202,11 +200,11 @@ async def test_of_two_claims_the_one_that_ends_last_does_not_step_over_jobs_that
                 for number in range(3):  # by a transaction that commits late and notifies nobody
                     due = since - timedelta(seconds=10 - number)
                     late.append(await insert_late(connection, postgres_schema, SEND, due))
-            stored = node.store._lines._reaches
-            node.store._lines._reaches = {source: one._replace(valid_until=0.0) for source, one in stored.items()}
+            cache = node.store._claim_cache.positions
+            cache._progress = {source: one._replace(whole_at=0.0) for source, one in cache._progress.items()}
             assert [one.claim.job.id for one in await other.take(1)] == late[:1]
 
-        node.store._lines.expects = False
+        node.store._claim_cache.expects = False
         await staged(node.claim(5), after_peek=claim_from_the_start)
         assert [one.claim.job.id for one in await node.take(2)] == late[1:]
 
@@ -247,39 +245,116 @@ async def test_after_a_claim_that_a_last_chance_ended_more_is_due_now(postgres: 
         assert claimed.next_due <= node.store.now()
 
 
-# Positions by themselves.
+@on_real_time
+async def test_announcements_do_not_keep_claims_from_walking_over_a_backlog(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """During each claim, a job is enqueued that is due now, and one that is due since long ago."""
+    monkeypatch.setattr(claim, "MAX_ENTRIES", 1500)
+    monkeypatch.setattr(positions, "EVERY_S", 0.0)
+    async with crowd(postgres, postgres_schema) as those:
+        node, other = await those.node(), await those.open()
+        unwatch = node.store.watch(lambda: None)
+        await node.store.pause("paused")
+        since = node.store.now() - HOUR
+        await other.enqueue([new(queue="paused", run_at=since) for _ in range(9000)])
+        own = new()
+        await other.enqueue([own])
+        given: list[JobId] = []
+        for _ in range(20):
+            claimed = await staged(
+                node.claim(5),
+                after_peek=lambda: node.store.enqueue([new(queue="paused", run_at=since), new(queue="paused")]),
+            )
+            given += [one.claim.job.id for one in claimed.deliveries]
+        unwatch()
+        assert given == [own.id]
 
 
-@pytest.mark.parametrize("took", [0.0, 3.0, 3600.0, -5.0])
-def test_reads_from_the_start_are_repeated_soon_however_long_one_took(took: float) -> None:
-    remembered = Lines()
-    remembered.advance(remembered.positions(), {SOURCE: Came((NOON, UUID(int=1)), took)}, NOON)
-    (reach,) = remembered._reaches.values()
-    assert reach.valid_until - time.monotonic() <= SELDOM_S
+@on_real_time
+async def test_a_node_without_notifications_walks_over_the_backlogs_of_its_queues(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its empty claims has to read from the start, in all queues together more than one claim may read."""
+    monkeypatch.setattr(claim, "MAX_ENTRIES", 4500)
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node(await those.open(listen=False))
+        queues = dict.fromkeys(("a", "b", "c"), 100)
+        since = node.store.now() - HOUR
+        for queue in queues:
+            await node.store.enqueue([new(OTHER, queue=queue, run_at=since) for _ in range(4000)])
+        own = [new(queue=queue) for queue in queues]
+        await node.store.enqueue(own)
+        given: set[JobId] = set()
+        for _ in range(20):
+            given |= {one.claim.job.id for one in (await node.claim(30, queues=queues)).deliveries}
+        assert given == {job.id for job in own}
 
 
-def test_a_read_from_the_start_that_several_claims_share_is_not_begun_anew_before_its_end() -> None:
-    remembered = Lines()
-    for number in range(5):
-        began = remembered.positions()
-        assert began.by_source == {} if number == 0 else SOURCE in began.by_source
-        remembered.advance(began, {SOURCE: Came((NOON, UUID(int=number)), 1e9, is_end=False)}, NOON + HOUR)
-    remembered.advance(remembered.positions(), {SOURCE: Came((NOON, UUID(int=9)), 0.1)}, NOON + HOUR)
-    (reach,) = remembered._reaches.values()
-    assert reach.valid_until < time.monotonic() + SELDOM_S + 1
+@on_real_time
+async def test_a_claim_reads_no_unbounded_number_of_entries_behind_an_old_job_that_was_announced(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "MAX_ENTRIES", 1500)
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node(tasks=[SEND, FREE])
+        since = node.store.now() - HOUR
+        await node.store.enqueue([new(OTHER, run_at=since) for _ in range(9000)])
+        for _ in range(20):
+            assert await node.take(5) == []
+        own = new(run_at=since - HOUR)
+        await node.store.enqueue([own])
+        assert node.store._claim_cache.expects
+
+        given: list[JobId] = []
+        for _ in range(20):
+            claimed, plans = await explained(node.claim(5))
+            given += [one.claim.job.id for one in claimed.deliveries]
+            scans = [one for plan in plans for one in plan if one.get("Relation Name") == "jobs"]
+            assert max(one.get("Actual Rows") + one.get("Rows Removed by Filter", 0) for one in scans) <= 1500
+        assert given == [own.id]
 
 
-def test_a_pull_is_seen_by_claims_that_began_before_it() -> None:
-    remembered = Lines()
-    remembered.advance(remembered.positions(), {SOURCE: Came((NOON, UUID(int=1)))}, NOON + HOUR)
-    began = remembered.positions()
-    remembered.pull(NOON - HOUR)
-    remembered.advance(began, {SOURCE: Came((NOON, UUID(int=2)))}, NOON + HOUR)
-    remembered.looked_into_gaps(began, 1.0)
-    remembered.expect(began, expects=False)
-    remembered.found_empty(began, [SOURCE.line], None)
+@on_real_time
+async def test_a_claim_beside_limits_reads_one_job_of_the_others_and_takes_all_that_it_wants(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node(tasks=[SEND, FREE, LIMITED])
+        await node.store.declare([Gate(scope=Scope.TASK, name="limited", concurrency=1)])
+        await node.store.enqueue([new(LIMITED) for _ in range(30)])
+        assert len(await node.take(1)) == 1
+        await node.store.enqueue([new(task, priority=priority) for task in (SEND, FREE) for priority in (50, 90) * 25])
+        assert len(await node.take(10)) == 10
 
-    assert remembered.positions().by_source == {SOURCE: (NOON - HOUR, UUID(int=0))}
-    assert remembered.gaps(whole=False) != ([], [])
-    assert remembered.expects
-    assert not remembered.are_empty([SOURCE.line])
+        claimed, plans = await explained(node.claim(50))
+        assert len(claimed.deliveries) == 50
+        assert [one.claim.job.priority for one in claimed.deliveries] == [90] * 40 + [50] * 10
+        assert [plan.statement for plan in plans] == ["peek", "grab"]
+        scans = [one for one in plans[0] if one.get("Relation Name") == "jobs"]
+        assert sum(one.get("Actual Rows") * one.get("Actual Loops") for one in scans) < 50
+
+
+@pytest.mark.parametrize("due", ["infinity", "-infinity", "0044-03-15 BC"])
+@on_real_time
+async def test_a_due_time_that_python_cannot_represent_does_not_stop_claims(
+    postgres: Server, postgres_schema: str, due: str
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        odd, own = new(priority=10, run_at=node.store.now() + HOUR), new(run_at=node.store.now() + HOUR)
+        await node.store.enqueue([odd, own])
+        await those.sql("UPDATE mainspring.jobs SET run_at = $1::text::timestamptz WHERE priority = 10", due)
+        for _ in range(2):
+            claimed = await node.claim(5)
+            assert claimed.next_due is not None
+            assert timedelta(0) < claimed.next_due - node.store.now() <= HOUR
+        await those.sql("UPDATE mainspring.jobs SET run_at = $1::text::timestamptz WHERE priority = 50", due)
+        await node.store.enqueue([new()])
+        left = 2 if due == "infinity" else 0
+        async with asyncio.timeout(PATIENCE):
+            while await those.sql("SELECT count(*) FROM mainspring.jobs WHERE state <> 'running'") != [(left,)]:
+                await node.take(5)
+                await asyncio.sleep(
+                    0.05
+                )  # changed by an UPDATE of its own, the job is found by the next read from the start

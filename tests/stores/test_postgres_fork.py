@@ -175,7 +175,7 @@ def test_a_child_does_not_wait_for_locks_that_threads_of_its_parent_held(tmp_pat
     program = """
 enqueue(1)
 store = app.store
-held = [one._guard for one in (store._connections, store._connections._outage, store._bells, store._skew, store._lines, store._head)]
+held = [one._guard for one in (store._connections, store._connections._outage, store._bells, store._skew, store._claim_cache, store._claim_cache.positions, store._head)]
 for lock in held:
     lock.acquire()  # as another thread of the parent may do at any time
 def work(step):

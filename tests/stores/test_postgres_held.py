@@ -10,7 +10,8 @@ import pytest
 from mainspring.core.job import NodeId
 from mainspring.core.limits import Gate, Scope
 from mainspring.stores.postgres import PostgresStore, nodes
-from mainspring.stores.postgres.lines import EVERY_S, Source
+from mainspring.stores.postgres.lines import Source
+from mainspring.stores.postgres.positions import EVERY_S
 from mainspring.stores.postgres.statements import in_schema
 from mainspring.stores.records import Claimed, NodeRecord, Process
 from tests.servers.postgres import Server
@@ -90,7 +91,7 @@ def looks_since(began: float) -> float:
 
 def looked_until(node: Node) -> dict[Source, float]:
     """Return until when each source is not read from its start again."""
-    return {source: reach.valid_until for source, reach in node.store._lines._reaches.items()}
+    return {source: one.whole_at for source, one in node.store._claim_cache.positions._progress.items()}
 
 
 async def read(node: Node, room: int = BATCH) -> tuple[Claimed, int]:

@@ -17,8 +17,9 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import Lost
 from mainspring.stores.circuits import Kept
-from mainspring.stores.postgres.lines import Came, Kind, Line, Positions, Source, lines_of
+from mainspring.stores.postgres.lines import Asked, Kind, Line, Source, lines_of
 from mainspring.stores.postgres.pick import pick
+from mainspring.stores.postgres.positions import Positions, ReadEnd
 from mainspring.stores.postgres.rules import LONG_AGO, Rules
 from mainspring.stores.postgres.sight import Read, Seen, Sight
 from mainspring.stores.postgres.statements import Statement, in_schema
@@ -71,26 +72,29 @@ def requests(draw: st.DrawFn) -> ClaimRequest:
     )
 
 
-def holds(line: Line, task: Name, queue: str) -> bool:
-    """Return whether a line has the jobs of a task in a queue."""
+def holds(asked: Asked, line: Line, task: Name, queue: str) -> bool:
+    """Return whether jobs of a task in a queue are read in a line."""
     if line.kind is Kind.TASK and str(task) != line.name:
         return False
     if line.kind is Kind.QUEUE and queue != line.name:
         return False
+    if queue in line.not_in_rest:
+        return False
+    subjects = {(Scope.QUEUE, queue), (Scope.TASK, str(task))} if line.kind is Kind.SUSPECT else {(Scope.QUEUE, queue)}
     named = line.named is None or queue in line.named
-    return task in line.tasks and named and queue not in line.without
+    return task in line.tasks and named and asked.without(line).isdisjoint(subjects)
 
 
 @given(rules(), requests(), st.sampled_from([*TASKS, OTHER]), st.sampled_from([*QUEUES, "another"]))
 def test_a_job_that_a_request_may_have_is_in_one_line_and_any_other_in_none(
     some: Rules, request: ClaimRequest, task: Name, queue: str
 ) -> None:
-    lines = lines_of(some, request, NOW).lines
+    asked = lines_of(some, request, NOW)
     refused = task in some.unclosed and some.refusal(task, NOW) is not None
     may_have = task in request.tasks and queue not in some.paused and request.room_in(queue) > 0 and not refused
 
-    assert sum(holds(line, task, queue) for line in lines if line.kind is not Kind.SUSPECT) == may_have
-    assert sum(holds(line, task, queue) for line in lines if line.kind is Kind.SUSPECT) == may_have
+    held = [line.kind is Kind.SUSPECT for line in asked.lines if holds(asked, line, task, queue)]
+    assert sorted(held) == ([False, True] if may_have else [])
 
 
 @given(rules(), requests(), st.sampled_from(TASKS), st.sampled_from(QUEUES), st.sampled_from([Scope.TASK, Scope.QUEUE]))
@@ -99,9 +103,9 @@ def test_jobs_behind_a_full_gate_are_only_in_the_line_of_that_gate(
 ) -> None:
     gate = scope, str(task) if scope is Scope.TASK else queue
     some = dataclasses.replace(some, gates={**some.gates, gate: Gate(scope=scope, name=gate[1], concurrency=1)})
-    lines = lines_of(some, request, NOW, {gate}).lines
+    asked = lines_of(some, request, NOW, {gate})
 
-    for line in (line for line in lines if holds(line, task, queue)):
+    for line in (line for line in asked.lines if holds(asked, line, task, queue)):
         assert (line.kind, line.name) == (Kind(str(scope)), gate[1])
 
 
@@ -114,12 +118,14 @@ def test_the_number_of_lines_depends_on_what_is_declared(some: Rules, request: C
 def test_a_claim_stops_in_front_of_jobs_that_were_not_read() -> None:
     """Of the higher priority, only jobs were read that the request may not have; there may be others behind them."""
     request = ClaimRequest(node=NodeId("n"), term=1, tasks=frozenset(TASKS), room=1, suspects=0)
-    (line,) = lines_of(Rules(), request, NOW).lines
+    asked = lines_of(Rules(), request, NOW)
+    (line,) = asked.lines
     low = Seen(10, NOW, JobId(UUID(int=1)), "default", TASKS[0], 0, None)
     sight = Sight(
         now=NOW,
         horizon=NOW,
         rules=Rules(),
+        asked=asked,
         reads=[Read(Source(line, 50), (), (NOW, UUID(int=9)), None, 1), Read(Source(line, 10), [low], None, None, 1)],
         passages={},
         full=frozenset(),
@@ -131,9 +137,9 @@ def test_a_claim_stops_in_front_of_jobs_that_were_not_read() -> None:
 
     assert picked.jobs == []
     assert picked.cut_short
-    assert picked.came == {
-        Source(line, 50): Came((NOW, UUID(int=9)), is_end=False),
-        Source(line, 10): Came(low.position),
+    assert picked.ends == {
+        Source(line, 50): ReadEnd((NOW, UUID(int=9)), is_end=False),
+        Source(line, 10): ReadEnd(low.position),
     }
 
 

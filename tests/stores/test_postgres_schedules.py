@@ -22,7 +22,7 @@ from mainspring.ids import new_id
 from mainspring.stores.postgres import PostgresStore, head, migrate
 from mainspring.stores.postgres.connected import Connected
 from mainspring.stores.postgres.head import START, Head, Mark
-from mainspring.stores.postgres.lines import LATE
+from mainspring.stores.postgres.positions import LATE
 from mainspring.stores.postgres.statements import Statement, qualified
 from mainspring.stores.postgres.verb import Row
 from mainspring.stores.records import Move, Verdict

@@ -5,7 +5,8 @@ has taken meanwhile is left to it. Where the order is all there is to choose by,
 are claimed in `through.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -13,22 +14,14 @@ from typing import Final, NamedTuple
 
 from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
+from mainspring.stores.postgres.claim_cache import ClaimCache
 from mainspring.stores.postgres.deliver import delivery, run_at_of, take, traces_of, with_terms
-from mainspring.stores.postgres.lines import (
-    MAX_ENTRIES,
-    MORE,
-    Came,
-    Kind,
-    Line,
-    Lines,
-    Positions,
-    Source,
-    lines_of,
-)
+from mainspring.stores.postgres.lines import Asked, Kind, Line, Source, Subject, lines_of
 from mainspring.stores.postgres.pick import Picked, next_due, pick
+from mainspring.stores.postgres.positions import Position, Positions, ReadEnd
 from mainspring.stores.postgres.rows import Care, instant
 from mainspring.stores.postgres.rules import Rules
-from mainspring.stores.postgres.sight import Scan, Sight, first_scan, look, names
+from mainspring.stores.postgres.sight import MAX_ENTRIES, MORE, Read, Scan, Sight, first_scan, look, names
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
@@ -55,47 +48,63 @@ class Passes(NamedTuple):
     breakers: Sequence[Name] = ()
 
 
+class Taken(NamedTuple):
+    """What was taken of what a claim has read."""
+
+    deliveries: tuple[Delivery, ...]
+    ends: dict[Source, ReadEnd]
+    """Where each source begins after this."""
+    next_due: datetime | None
+
+
 class Grabbed(NamedTuple):
     """The result of a claim by one statement."""
 
     deliveries: tuple[Delivery, ...]
-    came: dict[Source, Came]
-    """Where each source begins after this."""
+    ends: dict[Source, ReadEnd]
     now: datetime
     next_due: datetime | None
 
 
-def grab(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Claimed | None]:
+def grab(at: datetime | None, request: ClaimRequest, cache: ClaimCache) -> Verb[Claimed | None]:
     """Claim in one statement, if jobs are expected and no limit, suspect or room of a queue restricts the choice; None: no.
 
-    If it gets as many jobs as it wanted, it does not look for others; the claim after it does.
+    If it gets as many jobs as it wanted, it does not look for others; the claim after it does. The statement reads any number
+    of entries that the request may not have, so it is used only from positions behind which few are to be expected.
     """
-    rules = lines.rules
-    line = _only_line(lines, rules, request) if lines.expects else None
-    if line is None:
+    rules = cache.rules
+    asked = lines_of(rules, request, cache.now()) if cache.expects else None
+    line = None if asked is None else _only_line(cache, rules, request, asked)
+    if asked is None or line is None or len(_but_suspects(asked.lines)) > 1:
         return None
-    sources = lines.sources([line])
-    began = lines.positions()
-    if not sources or any(source not in began.by_source for source in sources):
-        return None  # to be read from the start, and the result remembered
-    grabbed = yield from _grab(at, request, lines, rules, sources, began)
+    sources = cache.sources([line])
+    began = cache.positions.positions()
+    if not all(map(began.is_close, sources)) or (cache.gaps_are_slow and cache.gaps([line], whole=False)):
+        return None
+    positions = {source: began.of(source) for source in sources}
+    grabbed = yield from _grab(at, request, cache, positions, began)
     if grabbed is None:
         return None
-    lines.advance(began, grabbed.came, grabbed.now)
-    return Claimed(deliveries=grabbed.deliveries, next_due=grabbed.next_due)
+    cut_short = cache.positions.advance(began, grabbed.ends, grabbed.now)
+    return Claimed(deliveries=grabbed.deliveries, next_due=grabbed.now if cut_short else grabbed.next_due)
 
 
-def _grab(  # noqa: PLR0917 -- a claim, and what it goes by
-    at: datetime | None, request: ClaimRequest, lines: Lines, rules: Rules, sources: Sequence[Source], began: Positions
+def _grab(
+    at: datetime | None,
+    request: ClaimRequest,
+    cache: ClaimCache,
+    positions: Mapping[Source, Position],
+    began: Positions,
 ) -> Verb[Grabbed | None]:
+    """Claim from one line, each source from its position on."""
     # No more last chances than can start. This limits other jobs too, so only if the claim before met last chances.
-    wanted = request.room if lines.last_chances and request.ahead else request.room + request.ahead
+    wanted = request.room if cache.last_chances and request.ahead else request.room + request.ahead
     if not wanted:
         return None
-    line = sources[0].line
-    gaps = lines.gaps(whole=False)
-    positions = [began.of(source) for source in sources]
-    lines.expect(began, expects=False)  # a statement that fails is not repeated as it was
+    rules = cache.rules
+    line = next(iter(positions)).line
+    gaps = cache.gaps([line], whole=False)
+    cache.expect(began, expects=False)  # a statement that fails is not repeated as it was
     rows = yield Ask(
         _GRAB[line.kind],
         (
@@ -103,36 +112,37 @@ def _grab(  # noqa: PLR0917 -- a claim, and what it goes by
             request.node,
             request.term,
             rules.version,
-            *gaps,
-            [source.priority for source in sources],
-            [position_at for position_at, _ in positions],
-            [position_id for _, position_id in positions],
+            [gap.above for gap in gaps],
+            [gap.below for gap in gaps],
+            [source.priority for source in positions],
+            [position_at for position_at, _ in positions.values()],
+            [position_id for _, position_id in positions.values()],
             wanted,
             request.room,
             request.number,
             line.name if line.kind is Kind.TASK else names(line.tasks),
-            line.name if line.kind is Kind.QUEUE else list(line.without),
+            line.name if line.kind is Kind.QUEUE else list(line.not_in_rest),
         ),
     )
     if not rows:
-        lines.last_chances = False
+        cache.last_chances = False
         return None
     # As many as were wanted were locked, or one on its last chance ended the list: there may be more.
     expects = rows[0][_LOCKED] == wanted or len(rows) < rows[0][_LOCKED]
-    lines.last_chances = len(rows) < rows[0][_LOCKED] or any(row[_CARE] == Care.LAST_CHANCE for row in rows)
-    lines.expect(began, expects=expects or lines.last_chances)
-    if gaps[0]:
-        lines.looked_into_gaps(began, 0)
+    cache.last_chances = len(rows) < rows[0][_LOCKED] or any(row[_CARE] == Care.LAST_CHANCE for row in rows)
+    cache.expect(began, expects=expects or cache.last_chances)
+    cache.looked_into_gaps(began, gaps)
     now = instant(rows[0][_NOW])
     rows = sorted(rows, key=_ORDER)
-    if len(sources) > 1:
+    if len(positions) > 1:
         rows.sort(key=lambda row: -row[_PRIORITY])
     last = {row[_PRIORITY]: row for row in rows}
-    came = {Source(line, priority): Came((run_at_of(row), row[0])) for priority, row in last.items()}
+    ends = {Source(line, priority): ReadEnd((run_at_of(row), row[0])) for priority, row in last.items()}
     traces = yield from traces_of(rows)
     deliveries = with_terms(rules, tuple(delivery(request.node, row, traces.get(row[0])) for row in rows))
-    due = now if expects or lines.last_chances or _has_others(lines, rules, request) else _later(rows[0])
-    return Grabbed(deliveries, came, now, due)
+    # Breakers that are not closed open at some time.
+    due = now if expects or cache.last_chances or rules.unclosed & request.tasks else _later(rows[0])
+    return Grabbed(deliveries, ends, now, due)
 
 
 def _later(row: Row) -> datetime | None:
@@ -143,104 +153,99 @@ def _later(row: Row) -> datetime | None:
     return instant(epoch) if epoch < _LATEST else _EXACT
 
 
-def _has_others(lines: Lines, rules: Rules, request: ClaimRequest) -> bool:
-    """Return whether a request has lines that were not read, or that open at some time."""
-    return bool(rules.unclosed & request.tasks) or len(_but_suspects(lines_of(rules, request, lines.now()).lines)) > 1
-
-
 def _but_suspects(lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if line.kind is not Kind.SUSPECT]
 
 
-def _only_line(lines: Lines, rules: Rules, request: ClaimRequest) -> Line | None:
-    """Return the only line that a claim has to read, if every job in it may be taken; None: it has to read several."""
-    if request.due_by is not None or (lines.suspects and request.suspects > 0):
+def _only_line(cache: ClaimCache, rules: Rules, request: ClaimRequest, asked: Asked) -> Line | None:
+    """Return the last line that a claim has to read, if every job in it may be taken."""
+    lines = _but_suspects(asked.lines)
+    if request.due_by is not None or (cache.suspects and request.suspects > 0) or not lines:
         return None
-    asked = _but_suspects(lines_of(rules, request, lines.now()).lines)
-    if not asked or (len(asked) > 1 and not lines.are_empty(asked[:-1])):
-        return None
-    line = asked[-1]
+    line = lines[-1]
     if line.rest:
         return line
-    if len(asked) > 1 or line.kind is not Kind.QUEUE or request.room_in(line.name) < request.room + request.ahead:
+    if len(lines) > 1 or line.kind is not Kind.QUEUE or request.room_in(line.name) < request.room + request.ahead:
         return None
     return None if (Scope.QUEUE, line.name) in rules.gates else line
 
 
-def claim(at: datetime | None, request: ClaimRequest, lines: Lines) -> Verb[Passes]:
+def claim(at: datetime | None, request: ClaimRequest, cache: ClaimCache) -> Verb[Passes]:
     """Claim jobs that have no gate to pass. Statements that stand alone."""
-    began = lines.positions()
+    began = cache.positions.positions()
     tries = 0
     while True:
-        sight, picked = yield from _choose(at, request, lines, began)
-        if not picked.jobs and sight.began.skip and not lines.hears():
-            began = lines.from_start()  # that there is nothing must be true
+        sight, picked = yield from _choose(at, request, cache, began)
+        if not picked.jobs and sight.began.skip and not cache.hears():
+            began = cache.positions.from_start()  # that there is nothing must be true
             continue
         held = _gates_to_hold(sight, picked)
         probes = {job.task for job in picked.jobs} & sight.trials.keys() if sight.trials else ()
         if held or probes:
             return Passes(None, held, tuple(probes))
         began = sight.began
-        deliveries, came = yield from _take(at, request, lines, sight, picked)
-        lines.advance(began, came, sight.now)
+        taken = yield from _take(at, request, cache, sight, picked)
+        cut_short = cache.positions.advance(began, taken.ends, sight.now)
         tries += 1
-        lines.last_chances = picked.last_chances
-        is_full = len(deliveries) >= request.room + request.ahead
-        lines.expect(began, expects=bool(deliveries) and (lines.last_chances or is_full))
-        if deliveries or not picked.jobs or tries == _TRIES:
-            missed = len(deliveries) < len(picked.jobs) or picked.cut_short
-            return Passes(Claimed(deliveries=deliveries, next_due=sight.now if missed else next_due(sight, picked, {})))
-        began = lines.positions()
+        is_full = len(taken.deliveries) >= request.room + request.ahead
+        cache.expect(began, expects=cut_short or (bool(taken.deliveries) and (cache.last_chances or is_full)))
+        if taken.deliveries or not picked.jobs or tries == _TRIES:
+            return Passes(Claimed(deliveries=taken.deliveries, next_due=sight.now if cut_short else taken.next_due))
+        began = cache.positions.positions()
 
 
-def _take(
-    at: datetime | None, request: ClaimRequest, lines: Lines, sight: Sight, picked: Picked
-) -> Verb[tuple[tuple[Delivery, ...], dict[Source, Came]]]:
-    """Take the chosen jobs, or, if only the order restricts the choice, others instead of those that are gone meanwhile.
+def _take(at: datetime | None, request: ClaimRequest, cache: ClaimCache, sight: Sight, picked: Picked) -> Verb[Taken]:
+    """Take the chosen jobs, or all that are wanted of one line, if only the order restricts the choice.
 
-    Returns also where each source begins after this.
+    The latter takes others instead of jobs that are gone meanwhile.
     """
-    others = replace(sight, reads=[read for read in sight.reads if not read.source.line.rest])
-    if _is_empty(others, picked):
-        restricted = list(dict.fromkeys(read.source.line for read in others.reads))
-        lines.found_empty(sight.began, _but_suspects(restricted), next_due(others, Picked(), {}))
-    else:
-        lines.found_job()
-    line = _only_line(lines, sight.rules, request) if picked.jobs else None
-    first = {Source(line, job.priority): job.position for job in reversed(picked.jobs)} if line is not None else {}
-    sources = [read.source for read in sight.reads if read.source in first]
-    if not sources:
-        return (yield from take(at, request, sight, picked)), picked.came
-    began = sight.began._replace(by_source=first)
-    grabbed = yield from _grab(at, request, lines, sight.rules, sources, began)
-    deliveries = () if grabbed is None else grabbed.deliveries
-    given = {one.claim.job.id for one in deliveries}
-    left = {Source(sources[0].line, job.priority): job.position for job in reversed(picked.jobs) if job.id not in given}
-    return deliveries, picked.came | {source: picked.came[source]._replace(position=at) for source, at in left.items()}
+    line = _only_line(cache, sight.rules, request, sight.asked)
+    own = [read for read in sight.reads if read.source.line == line]
+    others = [read for read in sight.reads if read.source.line != line]
+    cache.only_rest = line is not None and _are_empty(others, sight.full)
+    cache.last_chances = picked.last_chances
+    if not picked.jobs or not cache.only_rest or any(read.reached is not None for read in own):
+        deliveries = yield from take(at, request, sight, picked)
+        missed = len(deliveries) < len(picked.jobs) or picked.cut_short
+        return Taken(deliveries, picked.ends, sight.now if missed else next_due(sight, picked, {}))
+    positions = {read.source: read.jobs[0].position for read in own if read.jobs}
+    grabbed = yield from _grab(at, request, cache, positions, sight.began)
+    left = {source: ReadEnd(position) for source, position in positions.items()}
+    if grabbed is None:
+        return Taken((), picked.ends | left, sight.now)
+    empty = [read for read in sight.reads if read.source not in positions]
+    due = [grabbed.next_due, next_due(replace(sight, reads=empty), Picked(), {})]
+    soonest = min((instant for instant in due if instant is not None), default=None)
+    return Taken(grabbed.deliveries, picked.ends | left | grabbed.ends, soonest)
 
 
-def _is_empty(others: Sight, picked: Picked) -> bool:
-    """Return whether no job can be taken that was read of other lines than that of the rest."""
-    if any(job.task in others.trials for job in picked.jobs):
+def _are_empty(reads: Sequence[Read], full: AbstractSet[Subject]) -> bool:
+    """Return whether no job can be taken of these reads."""
+    if any(read.reached is not None for read in reads):
         return False
-    return not any(
-        (Scope.TASK, str(job.task)) not in others.full and (Scope.QUEUE, job.queue) not in others.full
-        for read in others.reads
-        for job in read.jobs
-    )
+    jobs = (job for read in reads for job in read.jobs)
+    return all((Scope.TASK, str(job.task)) in full or (Scope.QUEUE, job.queue) in full for job in jobs)
 
 
-def _choose(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positions) -> Verb[tuple[Sight, Picked]]:
-    """Read as much as is needed to choose."""
+def _choose(
+    at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: Positions
+) -> Verb[tuple[Sight, Picked]]:
+    """Read as much as is needed to choose: of the line of the rest one job, if all others are probably empty."""
     most = max(1, request.room + request.ahead)
-    scan: Scan | None = first_scan(lines, request)
+    scan = first_scan(cache, request)
+    asked = lines_of(cache.rules, request, cache.now())
+    line = _only_line(cache, cache.rules, request, asked) if cache.only_rest else None
+    if line is not None and all(map(began.is_close, cache.sources([line]))):
+        scan = scan._replace(of_rest=1)
     while True:
-        assert scan is not None  # noqa: S101 -- the loop ends before
-        sight = yield from look(at, request, lines, began, scan)
+        sight = yield from look(at, request, cache, began, scan)
         picked = pick(sight, request, {})
-        scan, began = wider(scan, picked, most), sight.began
-        if scan is None:
+        others = [read for read in sight.reads if not read.source.line.rest]
+        is_enough = scan.of_rest == 1 and bool(picked.jobs) and _are_empty(others, sight.full)
+        more = None if is_enough else wider(scan, picked, most)
+        if more is None:
             return sight, picked
+        scan, began = more, sight.began
 
 
 def wider(scan: Scan, picked: Picked, most: int) -> Scan | None:
@@ -250,7 +255,7 @@ def wider(scan: Scan, picked: Picked, most: int) -> Scan | None:
     if in_front := picked.in_front - scan.full:
         return scan._replace(full=scan.full | in_front)
     if any(len(read.jobs) >= read.most < most for read in picked.cut):
-        return scan._replace(most=most, suspects=most)
+        return scan._replace(most=most, of_rest=most, suspects=most)
     deep = scan.deep.union(read.source for read in picked.cut if read.reached is not None)
     entries = min(max(scan.first, scan.entries) * MORE, MAX_ENTRIES // max(1, len(deep)))
     if deep == scan.deep and entries <= scan.entries:

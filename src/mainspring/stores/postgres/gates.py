@@ -171,6 +171,8 @@ def park(picked: Picked, keys: dict[tuple[Name, str], Passage]) -> Verb[set[tupl
 
     Returns the keys that are full only because of what was chosen just now.
     """
+    if not picked.blocked:
+        return set()
     by_task: defaultdict[str, list[tuple[object, ...]]] = defaultdict(list)
     for task, key in set(picked.blocked.values()):
         passage = keys[task, key]

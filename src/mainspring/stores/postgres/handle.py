@@ -14,10 +14,10 @@ from mainspring.duration import Duration, seconds
 from mainspring.errors import DeclarationError
 from mainspring.stores.announcements import JobsTaken, Notice
 from mainspring.stores.postgres import gates, log, nodes, partitions
+from mainspring.stores.postgres.claim_cache import ClaimCache
 from mainspring.stores.postgres.connections import Connections
 from mainspring.stores.postgres.head import Head
 from mainspring.stores.postgres.holdings import Holdings
-from mainspring.stores.postgres.lines import Lines
 from mainspring.stores.postgres.settings import Settings
 from mainspring.stores.postgres.skew import Skew
 from mainspring.stores.postgres.transaction import PostgresTransaction
@@ -61,7 +61,7 @@ class Handle:
             notify=notify,
         )
         self._identity = UUID(int=0)
-        self._lines = Lines()
+        self._claim_cache = ClaimCache()
         self._head = Head()
         self._marks = log.Marks()
         self._pace = partitions.Pace()
@@ -72,13 +72,13 @@ class Handle:
         self._skew = Skew(self._settings)
         self._connections = Connections(self._settings)
         self._bells = Bells(self._settings, on_hint=self._hinted, skew=self._skew)
-        self._lines.hears = self._bells.hears
-        self._lines.now = self.now
+        self._claim_cache.hears = self._bells.hears
+        self._claim_cache.now = self.now
         _ALL.add(self)
 
     def after_fork(self) -> None:
         """Reset the state in a forked child; connections and notifications reset themselves."""
-        self._lines.after_fork()
+        self._claim_cache.after_fork()
         self._head.after_fork()
 
     def now(self) -> datetime:
@@ -93,7 +93,7 @@ class Handle:
         return await self._connections.run(verb, whole=whole, again=again)
 
     def _hinted(self, least: datetime | None) -> None:
-        self._lines.pull(least)
+        self._claim_cache.announced(least)
         self._head.pull(least)
 
     def subscribe(self, listener: Callable[[Notice], None], group: Callable[[], str]) -> Callable[[], None]:
@@ -122,10 +122,8 @@ class Handle:
         again = [change.after for change in changes if change.after is not None and change.after.state in WAITING]
         waiting = [job.run_at for job in again]
         frees = self._may_free(written)
-        if frees:
-            self._lines.found_job()
         if any(job.is_suspect for job in again):
-            self._lines.suspects = True
+            self._claim_cache.suspects = True
         of_schedule = any(change.before.of_schedule for change in changes)  # a slot may wait for the end of its run
         if waiting or frees:
             jobs = None if frees else len(waiting)
@@ -137,7 +135,7 @@ class Handle:
 
     def _may_free(self, written: Iterable[Settlement]) -> bool:
         """Return whether these ends may have freed a place of a limit, or closed a breaker."""
-        rules = self._lines.rules
+        rules = self._claim_cache.rules
         if rules.version == 0 or any(one.term is not None for one in written):  # not read yet, or has a breaker
             return True
         if not rules.gates:
@@ -179,7 +177,7 @@ class Handle:
 
     def _opened_up(self) -> None:
         """Report that jobs which were held back may be claimable, however long they have been due."""
-        self._lines.forget_positions()
+        self._claim_cache.positions.forget()
         if self._connections.is_open:
             self._bells.opened()
 

@@ -2,7 +2,7 @@
 
 Every slot leaves a dead entry at the head of the index of what is due, and while somebody holds an old snapshot open none
 of them can be cleared away: after a day of a schedule that comes up every second, a look at the whole takes 110 ms. Nodes
-look more often than there are slots, whenever something was announced. So, as with the positions of claims (`lines.py`), a look
+look more often than there are slots, whenever something was announced. So, as with the positions of claims (`positions.py`), a look
 at the whole that took long is not repeated before twenty times as long, and looks in between begin where it found the
 first that is alive. A hint: what comes up in front of it is found a little later.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
-from mainspring.stores.postgres.lines import LATE, SHARE
+from mainspring.stores.postgres.positions import LATE, SHARE
 
 Place: TypeAlias = "tuple[datetime, str]"
 """In the order in which schedules come up: behind this instant and name."""
@@ -23,7 +23,7 @@ LONG: Final = 0.02
 
 
 class Mark(NamedTuple):
-    """The position at which one look begins, as `Position` for claims (`lines.py`)."""
+    """The position at which one look begins, as `Position` for claims (`positions.py`)."""
 
     place: Place = START
     pulls: int = 0

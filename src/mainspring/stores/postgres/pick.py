@@ -10,7 +10,8 @@ from mainspring.core.job import JobId
 from mainspring.core.limits import Scope
 from mainspring.core.names import Name
 from mainspring.stores.passage import Passage, Trial
-from mainspring.stores.postgres.lines import START, Came, Kind, Position, Source
+from mainspring.stores.postgres.lines import Kind, Source
+from mainspring.stores.postgres.positions import START, Position, ReadEnd
 from mainspring.stores.postgres.rows import Care
 from mainspring.stores.postgres.rules import LONG_AGO
 from mainspring.stores.postgres.sight import Read, Seen, Sight
@@ -53,7 +54,7 @@ class Picked:
     """Of those that pass the gate of their key."""
     blocked: dict[JobId, tuple[Name, str]] = field(default_factory=dict)
     """Jobs whose key lets no job pass now."""
-    came: dict[Source, Came] = field(default_factory=dict)
+    ends: dict[Source, ReadEnd] = field(default_factory=dict)
     """Where each source begins after this."""
     cut: list[Read] = field(default_factory=list)
     """Reads at whose end it had to stop, though there was room: the next job of these was not read."""
@@ -138,7 +139,12 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
         picked.cut += empty
     for reader in readers:
         read = reader.read
-        picked.came[read.source] = Came(_position(reader, sight), read.took, is_end=read.reached is None)
+        picked.ends[read.source] = ReadEnd(
+            _position(reader, sight),
+            read.took,
+            is_end=read.reached is None,
+            without=sight.asked.without(read.source.line),
+        )
     return picked
 
 

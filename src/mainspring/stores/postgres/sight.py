@@ -11,18 +11,9 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
 from mainspring.stores.passage import Passage, Trial
-from mainspring.stores.postgres.lines import (
-    FIRST_ENTRIES,
-    Asked,
-    Kind,
-    Line,
-    Lines,
-    Position,
-    Positions,
-    Source,
-    cooling,
-    lines_of,
-)
+from mainspring.stores.postgres.claim_cache import ClaimCache, Gap
+from mainspring.stores.postgres.lines import Asked, Kind, Line, Source, Subject, cooling, lines_of
+from mainspring.stores.postgres.positions import Position, Positions
 from mainspring.stores.postgres.rows import name, shown_key
 from mainspring.stores.postgres.rules import Rules
 from mainspring.stores.postgres.statements import statement
@@ -33,8 +24,12 @@ _PEEK: Final = statement("peek")
 _RULES: Final = statement("rules_read")
 _SPARE_SUSPECTS: Final = 3
 """Suspects that are read besides those that may be claimed, in case these are blocked."""
-_BY_QUEUE: Final = (Kind.TASK, Kind.SUSPECT)
-"""Lines that leave out queues, beside that of the rest."""
+FIRST_ENTRIES: Final = 1000
+"""Index entries that are read of each source at first, besides four for each wanted job."""
+MORE: Final = 16
+"""How many times as many are read next, of sources in which these were of jobs that the request may not have."""
+MAX_ENTRIES: Final = 200_000
+"""Index entries that one statement reads of such sources together: about 0.1 s. The next claim continues there."""
 _TOOK: Final = 17
 """The column with the time from the beginning of the statement to a row."""
 
@@ -94,10 +89,11 @@ class Sight:
     horizon: datetime
     """Up to when jobs count as due."""
     rules: Rules
+    asked: Asked
     reads: Sequence[Read]
-    passages: dict[tuple[Scope, str], Passage]
+    passages: dict[Subject, Passage]
     """Of tasks and queues."""
-    full: frozenset[tuple[Scope, str]]
+    full: frozenset[Subject]
     """Those of them that let no job pass."""
     keyed: dict[Name, Keyed]
     began: Positions
@@ -106,7 +102,7 @@ class Sight:
     """The breakers of the request's tasks that are not closed."""
     cooling: Sequence[datetime] = ()
     """When breakers open that refuse every job of a task."""
-    left_out: frozenset[tuple[Scope, str]] = frozenset()
+    left_out: frozenset[Subject] = frozenset()
     """Full gates whose jobs were not read in the lines of others."""
 
     def barriers(self, task: Name, queue: str) -> list[Passage | Trial]:
@@ -155,40 +151,42 @@ class Scan(NamedTuple):
 
     most: int
     """Jobs that the request may have."""
-    first: int
-    """Index entries."""
+    of_rest: int
+    """The same, of the line of the rest."""
     suspects: int
     """Jobs of the line of suspects."""
+    first: int
+    """Index entries."""
     deep: frozenset[Source] = frozenset()
     """Sources of which more entries are read, because the first ones were of jobs that the request may not have."""
     entries: int = 0
     """How many of these."""
-    full: frozenset[tuple[Scope, str]] = frozenset()
+    full: frozenset[Subject] = frozenset()
     """Gates whose jobs are left out (`lines_of`), because they were in front of others."""
 
     def entries_of(self, source: Source) -> int:
         return self.entries if source in self.deep else self.first
 
 
-def first_scan(lines: Lines, request: ClaimRequest) -> Scan:
+def first_scan(cache: ClaimCache, request: ClaimRequest) -> Scan:
     """Return how much to read at first: as much as is needed to choose, which of many sources is a little of each."""
     wanted = max(1, request.room + request.ahead)
-    count = len(lines.sources(lines_of(lines.rules, request, lines.now()).lines))
+    count = len(cache.sources(lines_of(cache.rules, request, cache.now()).lines))
     most = wanted if count <= 1 else min(wanted, 8 + 2 * wanted // count)
-    return Scan(most, FIRST_ENTRIES + 4 * wanted, suspects=min(wanted, request.suspects + _SPARE_SUSPECTS))
+    return Scan(most, most, suspects=min(wanted, request.suspects + _SPARE_SUSPECTS), first=FIRST_ENTRIES + 4 * wanted)
 
 
-def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positions, scan: Scan) -> Verb[Sight]:
+def look(at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: Positions, scan: Scan) -> Verb[Sight]:
     """Read the first due jobs of each line and priority; read rules and priorities that are new first."""
     while True:
-        rules = lines.rules
-        now_here = lines.now()
+        rules = cache.rules
+        now_here = cache.now()
         asked = lines_of(rules, request, now_here, scan.full)
-        sources = lines.sources(asked.lines)
+        sources = cache.sources(asked.lines)
         wanted = _gates(rules, request)
         tasks = sorted({task for task in request.tasks if rules.keyed(task)}, key=str) if rules.gates else []
-        gaps = lines.gaps(whole=not began.skip)
-        most = [_most(lines, source.line, scan) for source in sources]
+        gaps = cache.gaps(asked.lines, whole=not began.skip)
+        most = [_most(cache, source.line, scan) for source in sources]
         rows = yield Ask(
             _PEEK,
             (
@@ -196,9 +194,9 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
                 request.due_by,
                 request.node,
                 request.term,
-                *gaps,
+                *_gap_columns(asked, gaps),
                 *_filters(asked),
-                *_columns(sources, began, most, scan),
+                *_source_columns(asked, sources, began, most, scan),
                 [str(gate.scope) for gate in wanted],
                 [gate.name for gate in wanted],
                 [str(task) for task in tasks],
@@ -211,33 +209,34 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
             raise NodeGone("PostgreSQL store", f"node {request.node} is not alive under this term; join under a new id")
         if version != rules.version:
             ((*row,),) = yield Ask(_RULES)
-            lines.replace_rules(Rules.of(row))
-            began = lines.from_start()
+            cache.replace_rules(Rules.of(row))
+            began = cache.positions.from_start()
             continue
         if fresh:
-            lines.learn(fresh)
+            cache.learn((asked.lines[place], priority) for place, priority in fresh)
             continue
-        if gaps[0]:
-            lines.looked_into_gaps(began, took[0])
+        if gaps:
+            cache.looked_into_gaps(began, gaps, took[0])
         reads = [
             _read(source, by_place[place], most[place - 1], took[place])
             for place, source in enumerate(sources, start=1)
         ]
         suspects = [read for read in reads if read.source.line.kind is Kind.SUSPECT]
         if suspects or not sources:
-            lines.suspects = any(read.jobs or read.later or read.reached for read in suspects)
+            cache.suspects = any(read.jobs or read.later or read.reached for read in suspects)
         passages = {
             (gate.scope, gate.name): Passage(gate=gate, key="", taken=count, spent_until=until, now=now)
             for gate, count, until in zip(wanted, taken, spent, strict=True)
         }
-        lines.full = frozenset(subject for subject, passage in passages.items() if passage.room <= 0)
+        cache.full = frozenset(subject for subject, passage in passages.items() if passage.room <= 0)
         return Sight(
             now=now,
             horizon=now if request.due_by is None else min(now, request.due_by),
             rules=rules,
+            asked=asked,
             reads=reads,
             passages=passages,
-            full=lines.full,
+            full=cache.full,
             keyed={
                 task: Keyed(rules.gates[Scope.KEY, str(task)], was_freed, when)
                 for task, was_freed, when in zip(tasks, freed, look_at, strict=True)
@@ -249,14 +248,14 @@ def look(at: datetime | None, request: ClaimRequest, lines: Lines, began: Positi
         )
 
 
-def _most(lines: Lines, line: Line, scan: Scan) -> int:
+def _most(cache: ClaimCache, line: Line, scan: Scan) -> int:
     """Return how many jobs of a line are read at most; one is enough if its gate let no job pass when it was last read."""
     if line.kind is Kind.SUSPECT:
         return scan.suspects
-    if line.rest or line.kind is Kind.ALL:
-        return scan.most
+    if line.rest:
+        return scan.of_rest
     gate = (Scope.TASK if line.kind is Kind.TASK else Scope.QUEUE, line.name)
-    return 1 if gate in lines.full else scan.most
+    return 1 if gate in cache.full else scan.most
 
 
 def _gates(rules: Rules, request: ClaimRequest) -> list[Gate]:
@@ -277,32 +276,42 @@ def names(tasks: frozenset[Name]) -> list[str]:
     return [str(task) for task in tasks]
 
 
+def _gap_columns(asked: Asked, gaps: Sequence[Gap]) -> tuple[list[Any], ...]:
+    """Return gaps by column: kind, name and place of the line, and the priorities between which to look."""
+    places = {line: place for place, line in enumerate(asked.lines)}
+    return (
+        [gap.line.kind.value for gap in gaps],
+        [gap.line.name for gap in gaps],
+        [places[gap.line] for gap in gaps],
+        [gap.above for gap in gaps],
+        [gap.below for gap in gaps],
+    )
+
+
 def _filters(asked: Asked) -> tuple[Any, ...]:
     """Return tasks without lines of their own, those of suspects, queues that lines leave out, and the only queues."""
-    of_suspects = next((line.tasks for line in asked.lines if line.kind is Kind.SUSPECT), frozenset())
-    without = next((line.without for line in asked.lines if not line.rest and line.kind in _BY_QUEUE), frozenset())
-    without_in_rest = next((line.without for line in asked.lines if line.rest), frozenset())
+    full = {name for scope, name in asked.shut if scope is Scope.TASK}
+    suspects = [task for task in names(asked.suspects) if task not in full] if full else names(asked.suspects)
+    shut = [queue for _, queue in asked.shut_queues]
     named = None if asked.named is None else list(asked.named)
-    return names(asked.plain), names(of_suspects), list(without), list(without_in_rest), named
+    not_in_rest = next((line.not_in_rest for line in asked.lines if line.rest), frozenset())
+    return names(asked.plain), suspects, shut, list(not_in_rest), named
 
 
-def _columns(sources: Sequence[Source], began: Positions, most: Sequence[int], scan: Scan) -> tuple[list[Any], ...]:
-    """Return the sources by index: their places, names, priorities, positions, and how much of each is read."""
-    columns: dict[Kind, tuple[list[Any], ...]] = {kind: tuple([] for _ in range(7)) for kind in Kind}
-    rest: list[bool] = []
-    for place, source in enumerate(sources, start=1):
-        line = source.line
-        values = (place, source.priority, *began.of(source), most[place - 1], scan.entries_of(source), line.name)
-        for column, value in zip(columns[line.kind], values, strict=True):
-            column.append(value)
-        if line.kind is Kind.TASK:
-            rest.append(line.rest)
+def _source_columns(
+    asked: Asked, sources: Sequence[Source], began: Positions, most: Sequence[int], scan: Scan
+) -> tuple[list[Any], ...]:
+    """Return sources by column: kind, name, whether it is of the rest, priority, position, and how much of each is read."""
+    positions = [began.of(source, asked.without(source.line)) for source in sources]
     return (
-        *columns[Kind.ALL][:-1],
-        *columns[Kind.TASK],
-        rest,
-        *columns[Kind.QUEUE],
-        *columns[Kind.SUSPECT][:-1],
+        [source.line.kind.value for source in sources],
+        [source.line.name for source in sources],
+        [source.line.rest for source in sources],
+        [source.priority for source in sources],
+        [position_at for position_at, _ in positions],
+        [position_id for _, position_id in positions],
+        list(most),
+        [scan.entries_of(source) for source in sources],
     )
 
 

@@ -161,21 +161,21 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
 
     async def _claim(self, request: ClaimRequest, holdings: Holdings) -> tuple[Claimed, bool]:
         """Claim once; returns also whether to go on at once, because all jobs that were read were blocked."""
-        lines = self._lines
-        grab = holdings.tried(lambda: claim.grab(self._at, request, lines))
-        grabbed = await self._run(grab) if lines.expects else None
+        cache = self._claim_cache
+        grab = holdings.tried(lambda: claim.grab(self._at, request, cache))
+        grabbed = await self._run(grab) if cache.expects else None
         if grabbed is not None:
             return grabbed, False
-        held: Sequence[Gate] = through.gates_asked(lines, request) if lines.gated else ()
-        tried: Sequence[Name] = through.probes_asked(lines, request) if held else ()
+        held: Sequence[Gate] = through.gates_asked(cache, request) if cache.gated else ()
+        tried: Sequence[Name] = through.probes_asked(cache, request) if held else ()
         if not held:
-            plain = holdings.tried(lambda: claim.claim(self._at, request, lines))
+            plain = holdings.tried(lambda: claim.claim(self._at, request, cache))
             claimed, held, tried = await self._run(plain)
             if claimed is not None:
                 return claimed, False
-        gated = holdings.tried(lambda: through.claim_through_gates(self._at, request, lines, held, tried))
+        gated = holdings.tried(lambda: through.claim_through_gates(self._at, request, cache, held, tried))
         given, again, counted = await self._run(gated, whole=True)
-        lines.counted(counted)
+        cache.counted(counted)
         return given, again
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:

@@ -10,8 +10,8 @@ from mainspring.stores.circuits import Kept
 from mainspring.stores.passage import Passage, Trial
 from mainspring.stores.postgres import breakers, gates
 from mainspring.stores.postgres.claim import wider
+from mainspring.stores.postgres.claim_cache import ClaimCache
 from mainspring.stores.postgres.deliver import take
-from mainspring.stores.postgres.lines import Lines
 from mainspring.stores.postgres.pick import Picked, next_due, pick
 from mainspring.stores.postgres.sight import Sight, first_scan, look
 from mainspring.stores.postgres.verb import Verb
@@ -49,7 +49,7 @@ class Chosen(NamedTuple):
 
 
 def claim_through_gates(
-    at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate], tried: Sequence[Name] = ()
+    at: datetime | None, request: ClaimRequest, cache: ClaimCache, held: Sequence[Gate], tried: Sequence[Name] = ()
 ) -> Verb[tuple[Claimed, bool, Sequence[Gate]]]:
     """Claim what has gates or breakers to pass, these at most, and what has none. One transaction.
 
@@ -57,13 +57,13 @@ def claim_through_gates(
     let others have the gates for a moment. And behind which gates all that runs has its place.
     """
     held = (yield from gates.hold(held)) if held else []
-    left = yield from gates.count_again(lines.uncounted(held))
+    left = yield from gates.count_again(cache.uncounted(held))
     counted = [gate for gate in held if gate not in left]
-    waiting = yield from _reopen(at, request, lines, held)
+    waiting = yield from _reopen(at, request, cache, held)
     probing = (yield from breakers.hold_for_a_probe(at, tried)) if tried else {}
-    chosen = yield from _choose_through(at, request, lines, held, Held(tried, probing))
+    chosen = yield from _choose_through(at, request, cache, held, Held(tried, probing))
     if chosen is None:
-        lines.gated = True  # so that all gates and breakers are held next time
+        cache.gated = True  # so that all gates and breakers are held next time
         yield from gates.free(waiting)
         return Claimed(deliveries=()), True, counted
     sight, picked, keys, behind, obstructed = chosen
@@ -77,9 +77,9 @@ def claim_through_gates(
     lost = {(job.task, picked.keys[job.id]) for job in picked.jobs if job.id in picked.keys and job.id not in given}
     served = {(delivery.claim.job.task, delivery.key) for delivery in deliveries}
     yield from gates.free(lost | (behind - served))
-    lines.advance(sight.began, picked.came, sight.now)
-    lines.gated = any(sight.gates_of(job) for job in picked.jobs)
-    found = [sight.now] if obstructed or missed else [next_due(sight, picked, keys)]
+    cut_short = cache.positions.advance(sight.began, picked.ends, sight.now)
+    cache.gated = any(sight.gates_of(job) for job in picked.jobs)
+    found = [sight.now] if obstructed or missed or cut_short else [next_due(sight, picked, keys)]
     due = min((instant for instant in (*found, *later) if instant is not None), default=None)
     return Claimed(deliveries=deliveries, next_due=due, changes=changes), obstructed and not deliveries, counted
 
@@ -100,7 +100,7 @@ def _try(sight: Sight, probing: Mapping[Name, Kept]) -> None:
 
 
 def _reopen(
-    at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate]
+    at: datetime | None, request: ClaimRequest, cache: ClaimCache, held: Sequence[Gate]
 ) -> Verb[list[tuple[Name, str]]]:
     """Make jobs claimable that were parked behind a key which was freed or has opened.
 
@@ -109,17 +109,17 @@ def _reopen(
     names = {(gate.scope, gate.name) for gate in held}
     waiting: list[tuple[Name, str]] = []
     for task in sorted(request.tasks, key=str):
-        gate = lines.rules.keyed(task)
+        gate = cache.rules.keyed(task)
         if gate is not None and (gate.scope, gate.name) in names:
             back = yield from gates.reopen(at, task, gate)
             if back.least is not None:
-                lines.pull(back.least)
+                cache.announced(back.least)
             waiting += back.more
     return waiting
 
 
 def _choose_through(
-    at: datetime | None, request: ClaimRequest, lines: Lines, held: Sequence[Gate], tried: Held
+    at: datetime | None, request: ClaimRequest, cache: ClaimCache, held: Sequence[Gate], tried: Held
 ) -> Verb[Chosen | None]:
     """Choose, as far as the gates let jobs pass.
 
@@ -128,11 +128,12 @@ def _choose_through(
     """
     names = {(gate.scope, gate.name) for gate in held}
     wanted = request.room + request.ahead
-    began, rounds = lines.positions(), 0
-    scan = first_scan(lines, request)._replace(most=min(MANY, wanted + wanted // SPARE + HINDERING))
+    began, rounds = cache.positions.positions(), 0
+    most = min(MANY, wanted + wanted // SPARE + HINDERING)
+    scan = first_scan(cache, request)._replace(most=most, of_rest=most)
     behind: set[tuple[Name, str]] = set()
     while True:
-        sight = yield from look(at, request, lines, began, scan)
+        sight = yield from look(at, request, cache, began, scan)
         began = sight.began
         if any((gate.scope, gate.name) not in names for gate in sight.gates):
             return None
@@ -142,8 +143,8 @@ def _choose_through(
         keys = yield from gates.keys_in(sight)
         picked = pick(sight, request, keys)
         more = wider(scan, picked, max(MANY, wanted))
-        if not picked.jobs and began.skip and not lines.hears():
-            began = lines.from_start()  # that there is nothing must be true
+        if not picked.jobs and began.skip and not cache.hears():
+            began = cache.positions.from_start()  # that there is nothing must be true
         elif not picked.cut_short:
             if len(picked.blocked) > HINDERING:
                 behind |= yield from gates.park(picked, keys)
@@ -157,18 +158,18 @@ def _choose_through(
                 return Chosen(sight, picked, keys, behind, obstructed=True)
 
 
-def gates_asked(lines: Lines, request: ClaimRequest) -> list[Gate]:
+def gates_asked(cache: ClaimCache, request: ClaimRequest) -> list[Gate]:
     """All gates that jobs of a request may have to pass."""
     tasks = {str(task) for task in request.tasks}
     return [
         gate
-        for (scope, name), gate in lines.rules.gates.items()
+        for (scope, name), gate in cache.rules.gates.items()
         if (request.room_in(name) > 0 if scope is Scope.QUEUE else name in tasks)
     ]
 
 
-def probes_asked(lines: Lines, request: ClaimRequest) -> list[Name]:
+def probes_asked(cache: ClaimCache, request: ClaimRequest) -> list[Name]:
     """All tasks of which a request may be given the probe."""
-    rules = lines.rules
-    now = lines.now()
+    rules = cache.rules
+    now = cache.now()
     return [task for task in rules.unclosed & request.tasks if rules.refusal(task, now) is None]

@@ -46,7 +46,7 @@ FROM given WHERE jobs.ctid = given.row
 RETURNING
     jobs.id, given.state, date_part('epoch', run_at), attempt, granted, losses, loss_limit, lease, revision, max_attempts,
     policy, date_part('epoch', enqueued_at), payload, traced, expires_at, timeout, key, parent, facts, queue, task, priority, care,
-    (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN run_at END, (SELECT count(*) FROM held), (
+    (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN greatest(run_at, '0001-01-01Z') END, (SELECT count(*) FROM held), (
         SELECT date_part('epoch', min(later.run_at)) FROM unnest($7) AS asked (priority) CROSS JOIN LATERAL (
             SELECT run_at FROM mainspring.jobs
             WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0 AND priority + 0 = asked.priority AND run_at > (SELECT now FROM clock)

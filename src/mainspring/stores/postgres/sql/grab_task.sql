@@ -1,5 +1,5 @@
 -- As grab.sql, of one task: $13.
--- Indexes: jobs_by_task, jobs_by_order, nodes_id_key.
+-- Indexes: jobs_by_task, nodes_id_key.
 WITH clock AS MATERIALIZED (
     SELECT now, date_part('epoch', now) AS epoch
     FROM (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS reading
@@ -22,9 +22,9 @@ held AS MATERIALIZED (
             AND NOT EXISTS (
                 SELECT FROM unnest($5::smallint[], $6::smallint[]) AS gap (above, below) CROSS JOIN LATERAL (
                     SELECT FROM mainspring.jobs
-                    WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
-                        AND priority + 0 > gap.above AND priority + 0 < gap.below
-                    ORDER BY priority + 0 LIMIT 1
+                    WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= '' AND task COLLATE "C" = $13::text
+                        AND priority > gap.above AND priority < gap.below
+                    ORDER BY priority LIMIT 1
                 ) AS found
             )
         LIMIT $10
@@ -42,7 +42,7 @@ FROM given WHERE jobs.ctid = given.row
 RETURNING
     jobs.id, given.state, date_part('epoch', run_at), attempt, granted, losses, loss_limit, lease, revision, max_attempts,
     policy, date_part('epoch', enqueued_at), payload, traced, expires_at, timeout, key, parent, facts, queue, task, priority, care,
-    (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN run_at END, (SELECT count(*) FROM held), (
+    (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN greatest(run_at, '0001-01-01Z') END, (SELECT count(*) FROM held), (
         SELECT date_part('epoch', min(later.run_at)) FROM unnest($7) AS asked (priority) CROSS JOIN LATERAL (
             SELECT run_at FROM mainspring.jobs
             WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= ''

@@ -23,5 +23,5 @@ FROM held WHERE jobs.id = ANY (ARRAY[held.id])
 RETURNING
     jobs.id, held.state, date_part('epoch', run_at), attempt, granted, losses, loss_limit, lease, revision, max_attempts,
     policy, date_part('epoch', enqueued_at), payload, traced, expires_at, timeout, key, parent, facts, queue, task, priority, care,
-    (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN run_at END,
+    (SELECT epoch FROM clock), CASE WHEN run_at < '1900-01-01Z' THEN greatest(run_at, '0001-01-01Z') END,
     NULL::bigint, NULL::double precision
