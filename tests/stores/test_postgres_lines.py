@@ -1,4 +1,4 @@
-"""Lines of a claim: every job that a request may have is in one of them, and jobs in other lines cost it nothing."""
+"""Lines of a claim: every job that a request may claim is in one of them, and jobs in other lines cost it nothing."""
 
 import asyncio
 import dataclasses
@@ -116,7 +116,7 @@ def test_the_number_of_lines_depends_on_what_is_declared(some: Rules, request: C
 
 
 def test_a_claim_stops_in_front_of_jobs_that_were_not_read() -> None:
-    """Of the higher priority, only jobs were read that the request may not have; there may be others behind them."""
+    """Of the higher priority, only jobs were read that the request may not claim; there may be others behind them."""
     request = ClaimRequest(node=NodeId("n"), term=1, tasks=frozenset(TASKS), room=1, suspects=0)
     asked = lines_of(Rules(), request, NOW)
     (line,) = asked.lines

@@ -74,7 +74,7 @@ class Claimer:
         self._pace = Pace()
         self._claimed_at = -math.inf
         self.turns = ClaimTurns(store, now=store.now, wake=self.wake) if isinstance(store, Announcements) else None
-        """Where the store announces jobs; else every hint leads to a claim."""
+        """None: the store does not announce jobs, and every hint leads to a claim."""
 
     def place_freed(self) -> None:
         """Claim for a free place, unless the last claim left nothing and no announcement waits."""

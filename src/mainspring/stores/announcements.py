@@ -1,7 +1,7 @@
-"""Notifications of a store that say what happened: jobs announced, jobs taken, anything else.
+"""Notifications of a store, by kind: jobs announced, jobs taken, other changes.
 
-An optional role of a store, for nodes. All of it is a hint: nodes look by themselves once a second, and a store that lacks
-this role has only `Wake.watch`, which tells none of these apart.
+An optional role of a store, for nodes. All of it is a hint: nodes also poll once a second, and a store without this role has
+only `Wake.watch`, which does not distinguish the kinds.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class JobsAnnounced(Struct, frozen=True, kw_only=True):
     were_held_back: bool = False
     """Jobs behind a limit or a breaker may be claimable now, whatever `dues` has."""
     jobs: int | None = None
-    """How many, or more than that; None: unknown."""
+    """Upper bound of their number; None: unknown, treated as one."""
     for_everyone: bool = False
     """Anything may have become claimable: nodes do not take turns."""
     local: bool = False

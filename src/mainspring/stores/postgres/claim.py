@@ -70,7 +70,7 @@ def grab(at: datetime | None, request: ClaimRequest, cache: ClaimCache) -> Verb[
     """Claim in one statement, if jobs are expected and no limit, suspect or room of a queue restricts the choice; None: no.
 
     If it gets as many jobs as it wanted, it does not look for others; the claim after it does. The statement reads any number
-    of entries that the request may not have, so it is used only from positions behind which few are to be expected.
+    of entries that the request may not claim, so it is used only from positions behind which few are to be expected.
     """
     rules = cache.rules
     asked = lines_of(rules, request, cache.now()) if cache.expects else None

@@ -1,11 +1,11 @@
 """Positions at which claims begin to read, one for each priority of each line.
 
 A position is the place in a line (due time and id) in front of which there is no claimable job. It steps over index entries of
-claimed jobs that cannot be removed while an old snapshot is held, and over jobs that the request may not have. It is a hint: a
+claimed jobs that cannot be removed while an old snapshot is held, and over jobs that the request may not claim. It is a hint: a
 transaction that commits late, or one that is rolled back with a job locked, leaves a job in front of it. Those are found by a
 read from the start, at least once a second, or less often where such a read takes long.
 
-A statement reads a bounded number of entries that the node may not have. Where there are more, several claims share the read:
+A statement reads a bounded number of entries that the node may not claim. Where there are more, several claims share the read:
 each continues where the one before has ended. Until its end such a read is *under way*, and nothing makes it begin anew. A job
 that is announced in front of it is left to the next read, which begins there; otherwise a line with more entries than are
 read between two announcements would never be read to its end.
@@ -114,7 +114,7 @@ class Positions(NamedTuple):
         return START if progress is None else progress.start(without)
 
     def is_close(self, source: Source) -> bool:
-        """Return whether few entries are to be expected from the position on that a request may not have."""
+        """Return whether few entries are to be expected from the position on that a request may not claim."""
         progress = self.valid.get(source)
         return progress is not None and not progress.is_under_way and progress.announced is None
 

@@ -27,7 +27,7 @@ _SPARE_SUSPECTS: Final = 3
 FIRST_ENTRIES: Final = 1000
 """Index entries that are read of each source at first, besides four for each wanted job."""
 MORE: Final = 16
-"""How many times as many are read next, of sources in which these were of jobs that the request may not have."""
+"""How many times as many are read next, of sources in which these were of jobs that the request may not claim."""
 MAX_ENTRIES: Final = 200_000
 """Index entries that one statement reads of such sources together: about 0.1 s. The next claim continues there."""
 _TOOK: Final = 17
@@ -35,7 +35,7 @@ _TOOK: Final = 17
 
 
 class Seen(NamedTuple):
-    """A due job, with the columns that decide whether the request may have it."""
+    """A due job, with the columns that decide whether the request may claim it."""
 
     priority: int
     run_at: datetime
@@ -57,7 +57,7 @@ class Read:
     source: Source
     jobs: Sequence[Seen]
     reached: Position | None
-    """Where the read ended, if there may be more jobs behind that the request may have."""
+    """Where the read ended, if there may be more jobs behind that the request may claim."""
     later: datetime | None
     """When the first job is due that is not due yet, or a little earlier."""
     most: int
@@ -150,7 +150,7 @@ class Scan(NamedTuple):
     """How much of each source is read."""
 
     most: int
-    """Jobs that the request may have."""
+    """Jobs that the request may claim."""
     of_rest: int
     """The same, of the line of the rest."""
     suspects: int
@@ -158,7 +158,7 @@ class Scan(NamedTuple):
     first: int
     """Index entries."""
     deep: frozenset[Source] = frozenset()
-    """Sources of which more entries are read, because the first ones were of jobs that the request may not have."""
+    """Sources of which more entries are read, because the first ones were of jobs that the request may not claim."""
     entries: int = 0
     """How many of these."""
     full: frozenset[Subject] = frozenset()
@@ -259,7 +259,7 @@ def _most(cache: ClaimCache, line: Line, scan: Scan) -> int:
 
 
 def _gates(rules: Rules, request: ClaimRequest) -> list[Gate]:
-    """The gates of tasks and queues that jobs of a request may have to pass."""
+    """The gates of tasks and queues that jobs of a request have to pass."""
     if not rules.gates:
         return []
     tasks = {str(task) for task in request.tasks}

@@ -1,8 +1,8 @@
-"""Job selection of a claim: the first jobs in claim order that the request may have.
+"""Job selection of a claim: the first jobs in claim order that the request may claim.
 
 Claim order is priority, run_at, id. Two scans give the same result. The scan in claim order reads the index of claimable
 jobs in this order, whatever lanes they are in, so its cost does not depend on the number of lanes; it is given up after many
-jobs that the request may not have. The scan by lane reads the first job of every lane that the request may have, and merges
+jobs that the request may not claim. The scan by lane reads the first job of every lane that the request may claim, and merges
 the lanes; its cost does not depend on the jobs of other lanes.
 """
 
