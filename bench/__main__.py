@@ -5,7 +5,7 @@ python bench drain postgres/drain         these two
 python bench postgres --quick             all that are measured on PostgreSQL, with few jobs, in about two minutes
 python bench --list                       their names
 
---quick is for seeing that a benchmark works; those outside of folders, except claims, do not have it and run in full.
+--quick shows that a benchmark works; benchmarks outside of folders, except claims, do not have it and run in full.
 """
 
 import subprocess

@@ -2,7 +2,7 @@
 
 Each node is a process of its own; jobs do nothing and are enqueued by other processes. Phases with the same nodes: no jobs
 at all, isolated jobs about a second apart, a steady 50 jobs/s from five processes, and isolated jobs while all places of
-all nodes but one are taken. Idle nodes look once a second by themselves; the rate of the first phase is subtracted.
+all nodes but one are taken. Idle nodes poll once a second; the rate of the first phase is subtracted.
 
     python -m bench.herd [--nodes 12] [--seconds 10] [--concurrency 10]
 
@@ -75,7 +75,7 @@ async def run_node(dsn: str, concurrency: int) -> None:
 
 
 async def run_client(dsn: str, first: int, count: int, spacing: float) -> None:
-    """Enqueue jobs one by one; print when each was begun to be enqueued."""
+    """Enqueue jobs one by one; print when each enqueue began."""
     app = Mainspring(dsn)
 
     @app.task(name="nothing")
@@ -84,7 +84,7 @@ async def run_client(dsn: str, first: int, count: int, spacing: float) -> None:
     called = []
     async with app:
         for number in range(first, first + count):
-            await asyncio.sleep(spacing * random.uniform(0.8, 1.2))  # noqa: S311 - so as not to beat in time with a poll
+            await asyncio.sleep(spacing * random.uniform(0.8, 1.2))  # noqa: S311 - not in step with a poll
             called.append((number, time.monotonic_ns()))
             await nothing.enqueue(number)
     print(json.dumps(called), flush=True)
@@ -106,7 +106,7 @@ async def run_filler(dsn: str, count: int) -> None:
 
 
 class Reading(NamedTuple):
-    """What all nodes have done in a phase."""
+    """Claims of all nodes in a phase, and waits of its jobs."""
 
     began: float
     ended: float
@@ -194,7 +194,7 @@ def main(arguments: Iterable[str]) -> int:
         server.sql(f"ALTER DATABASE {name} SET log_statement = 'all'")
         dsn = server.dsn(name)
         nodes = [Child("node", dsn=dsn, concurrency=args.concurrency) for _ in range(args.nodes)]
-        for end in ("wait", "kill"):  # the last is done first: all are killed before one could miss another
+        for end in ("wait", "kill"):  # run in reverse order: all nodes are killed before the first wait
             for node in nodes:
                 ends.callback(getattr(node, end))
         for node in nodes:

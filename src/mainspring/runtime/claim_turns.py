@@ -21,7 +21,7 @@ from mainspring.stores.records import NodeRecord, NodeView
 from mainspring.supervise import Notifier
 
 HORIZON_S: Final = 2.0
-"""Seconds ahead for which due times are remembered; later ones are read again by the look once a second."""
+"""Seconds ahead for which due times are remembered; later ones are read again by the poll once a second."""
 MAX_PENDING: Final = 1000
 """Announcements that are remembered; beyond that all are dropped, and the node claims for every free place."""
 
@@ -106,14 +106,14 @@ class ClaimTurns:
             )
 
     def _wait(self, key: str, jobs: int | None = None, *, after: bool = False) -> float:
-        """Return the seconds until the turn of this node; `after` one wave more."""
+        """Return the seconds until the turn of this node; `after`: one wave later."""
         wave = wave_of(key, self._me, self._peers, jobs=jobs or 1)
         return wait_of(wave + after)
 
     # Notifications.
 
     def receive(self, notice: Notice) -> None:
-        """Take a notification; may be called from any thread."""
+        """Handle a notification; may be called from any thread."""
         match notice:
             case OtherChange():
                 self._other_change()
@@ -202,7 +202,8 @@ class ClaimTurns:
         """Record the end of a claim of these tasks that got so many jobs; `is_drained`: the store has no more due ones.
 
         A claim that got as many jobs as were announced left none either, if there were none before. Other nodes drop
-        their turns by the report, so they receive `next_due` with it: nobody else would read it before the next look.
+        their turns by the report, so they receive `next_due` with it: otherwise they would not read it before their
+        next poll.
         """
         is_drained = is_drained or (begun.was_drained and begun.jobs is not None and jobs >= begun.jobs)
         self._may_be_left = not is_drained
@@ -210,7 +211,7 @@ class ClaimTurns:
         for key in known:
             if is_drained or self._pending[key].timer is None:
                 self._forget(key)
-        # Plugins come and go between two renewals: a claim of fewer tasks says nothing of those of the group.
+        # Plugins may change the tasks between two renewals: a claim of fewer tasks does not cover those of the group.
         if is_drained and known and len(self._peers) > 1 and tasks == self._claimed[0]:
             dues = () if next_due is None else (next_due,)
             self._store.report_taken(JobsTaken(group=self._group, keys=tuple(known), dues=dues))

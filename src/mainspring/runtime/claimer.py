@@ -41,9 +41,9 @@ class Result(NamedTuple):
     """False: there was no room for it, or no task to ask for."""
     jobs: int = 0
     is_drained: bool = False
-    """Whether nothing that is due is left for this node."""
+    """Whether no due job is left for this node."""
     next_due: datetime | None = None
-    """When another job is due, if that is not yet."""
+    """When the next job will be due; None if it already is, or is not known."""
 
 
 class Claimer:
@@ -77,8 +77,8 @@ class Claimer:
         """None: the store does not announce jobs, and every hint leads to a claim."""
 
     def place_freed(self) -> None:
-        """Claim for a free place, unless the last claim left nothing and no announcement waits."""
-        is_late = self._clock.monotonic() - self._claimed_at >= LOOK  # a full node does not look by itself
+        """Claim for a free place, unless the last claim left nothing and no announcement's turn has come."""
+        is_late = self._clock.monotonic() - self._claimed_at >= LOOK  # a full node does not poll
         if self.turns is None or self.turns.expects_jobs or is_late:
             self.wake.notify_one()
 

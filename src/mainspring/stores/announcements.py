@@ -17,9 +17,9 @@ class JobsAnnounced(Struct, frozen=True, kw_only=True):
     key: str
     """Identifies the announcement; the same in all processes that receive it."""
     dues: tuple[datetime, ...] = ()
-    """When the jobs are due: the least instant, and the first few that are still to come."""
+    """When the jobs are due: the earliest instant, and the first few that are still to come."""
     were_held_back: bool = False
-    """Jobs behind a limit or a breaker may be claimable now, whatever `dues` has."""
+    """Jobs behind a limit or a breaker may be claimable now, whatever `dues` contains."""
     jobs: int | None = None
     """Upper bound of their number; None: unknown, treated as one."""
     for_everyone: bool = False
@@ -51,7 +51,7 @@ class Announcements(Protocol):
     """A store whose nodes can take turns at notifications."""
 
     def subscribe(self, listener: Callable[[Notice], None], group: Callable[[], str]) -> Callable[[], None]:
-        """Have `listener` called, in any thread, after commits by any process; returns how to end that.
+        """Have `listener` called, in any thread, after commits by any process; returns a function that ends this.
 
         `group` returns the group of the node that subscribes. As with `Wake.watch`, the last of several commits leads to
         a call, and no call comes before its commit. Ends of jobs that free nothing and belong to no schedule lead to none.

@@ -1,8 +1,8 @@
 """Claiming: giving jobs to a node, each under a new lease.
 
-A claim reads, chooses, and takes the jobs that it chose, in two statements that each stand alone; a job that another node
-has taken meanwhile is left to it. Where the order is all there is to choose by, both are one. Jobs that have gates to pass
-are claimed in `through.py`.
+A claim reads, chooses, and takes the jobs that it chose, in two statements that each stand alone; a job that another
+node has taken meanwhile is left to it. Where only the order restricts the choice, one statement does both. Jobs that
+have gates to pass are claimed in `through.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,11 +49,11 @@ class Passes(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What was taken of what a claim has read."""
+    """Jobs that a claim took of those that it has read."""
 
     deliveries: tuple[Delivery, ...]
     ends: dict[Source, ReadEnd]
-    """Where each source begins after this."""
+    """Where the next claim begins to read each source."""
     next_due: datetime | None
 
 
@@ -67,7 +67,7 @@ class Grabbed(NamedTuple):
 
 
 def grab(at: datetime | None, request: ClaimRequest, cache: ClaimCache) -> Verb[Claimed | None]:
-    """Claim in one statement, if jobs are expected and no limit, suspect or room of a queue restricts the choice; None: no.
+    """Claim in one statement; None if no job is expected, or a limit, suspect or room of a queue restricts the choice.
 
     If it gets as many jobs as it wanted, it does not look for others; the claim after it does. The statement reads any number
     of entries that the request may not claim, so it is used only from positions behind which few are to be expected.
@@ -140,7 +140,7 @@ def _grab(
     ends = {Source(line, priority): ReadEnd((run_at_of(row), row[0])) for priority, row in last.items()}
     traces = yield from traces_of(rows)
     deliveries = with_terms(rules, tuple(delivery(request.node, row, traces.get(row[0])) for row in rows))
-    # Breakers that are not closed open at some time.
+    # A breaker that is not closed will let a job pass at some time.
     due = now if expects or cache.last_chances or rules.unclosed & request.tasks else _later(rows[0])
     return Grabbed(deliveries, ends, now, due)
 
@@ -177,7 +177,7 @@ def claim(at: datetime | None, request: ClaimRequest, cache: ClaimCache) -> Verb
     while True:
         sight, picked = yield from _choose(at, request, cache, began)
         if not picked.jobs and sight.began.skip and not cache.hears():
-            began = cache.positions.from_start()  # that there is nothing must be true
+            began = cache.positions.from_start()  # an empty answer must be true
             continue
         held = _gates_to_hold(sight, picked)
         probes = {job.task for job in picked.jobs} & sight.trials.keys() if sight.trials else ()
@@ -197,7 +197,7 @@ def claim(at: datetime | None, request: ClaimRequest, cache: ClaimCache) -> Verb
 def _take(at: datetime | None, request: ClaimRequest, cache: ClaimCache, sight: Sight, picked: Picked) -> Verb[Taken]:
     """Take the chosen jobs, or all that are wanted of one line, if only the order restricts the choice.
 
-    The latter takes others instead of jobs that are gone meanwhile.
+    The latter takes others in place of jobs that are gone by then.
     """
     line = _only_line(cache, sight.rules, request, sight.asked)
     own = [read for read in sight.reads if read.source.line == line]

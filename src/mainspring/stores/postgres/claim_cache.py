@@ -73,8 +73,8 @@ class ClaimCache:
     def gaps(self, lines: Sequence[Line], *, whole: bool) -> list[Gap]:
         """Return the ranges in which to look for other priorities of these lines.
 
-        None of lines for which that was done a moment ago, if nothing was announced since and the claim need not find whatever
-        there is; or if it took long: there may be entries of claimed jobs with priorities that this store has never seen.
+        Lines whose gaps were read a moment ago are left out, unless a job was announced since then or `whole` is set.
+        Where that read took long, they are left out in any case: gaps may contain many entries of claimed jobs.
         """
         clock = time.monotonic()
         whole = whole and not self.gaps_are_slow
@@ -111,7 +111,7 @@ class ClaimCache:
     # Rules
 
     def replace_rules(self, rules: Rules) -> None:
-        """Go by other rules: gates may have been removed and set again, so jobs behind them are to be counted again."""
+        """Replace the rules: gates may have been removed and set again, so jobs behind them are to be counted again."""
         self.rules, self._counted = rules, {}
         self.positions.forget()
 

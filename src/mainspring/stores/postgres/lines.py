@@ -1,10 +1,11 @@
 """Lines of waiting jobs that a claim reads.
 
-A line is a part of the waiting jobs that one index has in claim order: all of them (`jobs_by_order`), those of one queue
-(`jobs_by_queue`) or of one task (`jobs_by_task`), or all suspects (`jobs_suspect`). A request without restrictions reads one
-line, and that of the suspects. Tasks with limits or a breaker that is not closed, and queues with limits or a room of their
-own, have lines of their own, so that a job that may not run now is never in front of one that may. How many lines there are
-depends on what is declared, not on how many queues, tasks or jobs there are. Pure.
+A line is a part of the waiting jobs that one index has in claim order: all of them (`jobs_by_order`), those of one
+queue (`jobs_by_queue`) or of one task (`jobs_by_task`), or all suspects (`jobs_suspect`). A request without
+restrictions reads one line, and that of the suspects. Tasks with limits or a breaker that is not closed, and queues
+with limits or a concurrency of their own on the node, have lines of their own, so that a job that may not run now is
+never in front of one that may. How many lines there are depends on what is declared, not on how many queues, tasks or
+jobs there are. Pure.
 """
 
 from collections.abc import Sequence
@@ -105,6 +106,6 @@ def lines_of(rules: Rules, request: ClaimRequest, now: datetime, full: AbstractS
 
 
 def cooling(rules: Rules, request: ClaimRequest, now: datetime) -> list[datetime]:
-    """Return when the breakers open that refuse every job of tasks which a request asks for."""
+    """Return when breakers that refuse every job of a task of the request will let one pass."""
     refusals = [rules.refusal(task, now) for task in rules.unclosed & request.tasks] if rules.unclosed else []
     return [refused.until for refused in refusals if refused is not None and refused.until is not None]

@@ -8,13 +8,13 @@
 | `also DUE KEY COUNT GROUP` | the same, and anything else may have changed |
 | `taken GROUP DUE KEY KEY …` | after these announcements, a claim left no due job for the nodes of the group |
 
-DUE has instants in microseconds since 1970, separated by commas: the least, and the first few that are still to come.
-`now` in front of them stands for jobs that a limit or a breaker held back: they are due, and claims have not passed them,
-so no position has to be moved back. `-`: no instant. COUNT is a number, `-` if unknown, or `*` if no node waits for its
-turn. GROUP is that of a node in the process that sent it, or `-`.
+DUE has instants in microseconds since 1970, separated by commas: the earliest, and the first few that are still to
+come. `now` in front of them stands for jobs that a limit or a breaker held back: they are due, and claims have not
+passed them, so no position has to be moved back. `-`: no instant. COUNT is a number, `-` if unknown, or `*` if no node
+waits for its turn. GROUP is that of a node in the process that sent it, or `-`.
 
 Every role that can connect to the database can send such payloads. Keys are sent back, in the text of a NOTIFY: a payload
-whose key or group has other characters than ours, or is longer, is treated as one of another form.
+whose key or group has characters that ours never have, or is longer, is treated as one of another form.
 """
 
 import re
@@ -94,7 +94,7 @@ def decode(payload: str, *, local: bool = False) -> Received:
 
 
 def first_dues(dues: Iterable[datetime], now: datetime) -> tuple[datetime, ...]:
-    """Return the least of these instants, and the first few that are still to come."""
+    """Return the earliest of these instants, and the first few that are still to come."""
     ordered = sorted(set(dues))
     return (*ordered[:1], *[one for one in ordered[1:] if one > now][:_MAX_DUES])
 
@@ -104,7 +104,7 @@ class Outgoing:
     """Notifications that wait to be sent, merged into as few payloads as possible."""
 
     announced: JobsAnnounced | None = None
-    """One for all: with the least due time and the last key, because a claim after the last commit sees all jobs."""
+    """One for all: with the earliest due time and the last key, because a claim after the last commit sees all jobs."""
     anything: bool = False
     ended: bool = False
     taken: dict[str, JobsTaken] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Outgoing:
         self.taken[new.group] = JobsTaken(group=new.group, keys=keys, dues=dues)
 
     def merge(self, newer: "Outgoing") -> None:
-        """Add all of another one that came after this."""
+        """Add all notifications of another one that came after this."""
         if newer.announced is not None:
             self.announce(newer.announced)
         for taken in newer.taken.values():
@@ -157,7 +157,7 @@ class Outgoing:
             found.append(encode_announcement(announced, anything=self.anything))
         elif self.anything:
             found.append(ANYTHING)
-        elif self.ended:  # each of the others wakes callers that wait for an end, too
+        elif self.ended:  # all other payloads also wake callers that wait for an end
             found.append(ENDED)
         return found + [encode_taken(taken) for taken in self.taken.values()]
 

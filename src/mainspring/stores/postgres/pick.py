@@ -1,4 +1,4 @@
-"""Which of the jobs that a claim has read it takes: higher priorities first, then by run_at and id. Pure."""
+"""Choice among the jobs that a claim has read: higher priorities first, then by run_at and id. Pure."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class Room:
 
 @dataclass(slots=True)
 class Picked:
-    """What a claim takes of the jobs that it has read."""
+    """The jobs that a claim takes, of those that it has read."""
 
     jobs: list[Seen] = field(default_factory=list)
     keys: dict[JobId, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Picked:
     blocked: dict[JobId, tuple[Name, str]] = field(default_factory=dict)
     """Jobs whose key lets no job pass now."""
     ends: dict[Source, ReadEnd] = field(default_factory=dict)
-    """Where each source begins after this."""
+    """Where the next claim begins to read each source."""
     cut: list[Read] = field(default_factory=list)
     """Reads at whose end it had to stop, though there was room: the next job of these was not read."""
     in_front: set[tuple[Scope, str]] = field(default_factory=set)
@@ -203,7 +203,7 @@ def next_due(sight: Sight, picked: Picked, keys: dict[tuple[Name, str], Passage]
 
 
 def _behind(read: Read, sight: Sight) -> list[datetime]:
-    """When jobs may be due that were not read."""
+    """Return when jobs that were not read may be due."""
     found = [read.later] if read.later is not None else []
     if read.is_cut:
         found.append(read.jobs[-1].run_at if read.jobs else sight.now)

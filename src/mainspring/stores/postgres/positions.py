@@ -1,18 +1,18 @@
 """Positions at which claims begin to read, one for each priority of each line.
 
-A position is the place in a line (due time and id) in front of which there is no claimable job. It steps over index entries of
-claimed jobs that cannot be removed while an old snapshot is held, and over jobs that the request may not claim. It is a hint: a
-transaction that commits late, or one that is rolled back with a job locked, leaves a job in front of it. Those are found by a
-read from the start, at least once a second, or less often where such a read takes long.
+A position is the place in a line (due time and id) in front of which there is no claimable job. It steps over index
+entries of claimed jobs that cannot be removed while an old snapshot is held, and over jobs that the request may not
+claim. It is a hint: a transaction that commits late, or one that is rolled back with a job locked, leaves a job in
+front of it. Those are found by a read from the start, about once a second, or less often where such a read takes long.
 
-A statement reads a bounded number of entries that the node may not claim. Where there are more, several claims share the read:
-each continues where the one before has ended. Until its end such a read is *under way*, and nothing makes it begin anew. A job
-that is announced in front of it is left to the next read, which begins there; otherwise a line with more entries than are
-read between two announcements would never be read to its end.
+A statement reads a bounded number of entries that the node may not claim. Where there are more, several claims share
+the read: each continues where the one before has ended. Until its end such a read is *under way*, and no announcement
+makes it begin anew. A job that is announced in front of it is left to the next read, which begins there; otherwise a
+line with more entries than are read between two announcements would never be read to its end.
 
-Claims leave out queues and tasks that are full or have no room on the node, and these change from one claim to the next. So
-the position of a line records from where on it has passed jobs of each of them (`skipped`): a claim that leaves one out no
-longer begins there.
+Claims leave out queues and tasks that are full or have no room on the node, and these change from one claim to the
+next. So a position records, for each of them, from where on it has passed its jobs (`skipped`): the first claim that no
+longer leaves it out begins there.
 """
 
 import math
@@ -87,7 +87,7 @@ class Progress(NamedTuple):
         return min([self.position, *(at for subject, at in self.skipped.items() if subject not in without)])
 
     def pulled(self, back: Position) -> "Progress":
-        """Return it after the announcement of a job that is due since `back`."""
+        """Return the progress after the announcement of a job that is due since `back`."""
         skipped = self.skipped
         if any(at > back for at in skipped.values()):
             skipped = {subject: min(at, back) for subject, at in skipped.items()}
@@ -107,14 +107,14 @@ class Positions(NamedTuple):
     stored: Mapping[Source, Progress]
     """All that was remembered when the claim began."""
     is_whole: bool = False
-    """The claim is to find whatever there is."""
+    """The claim must not miss a job."""
 
     def of(self, source: Source, without: AbstractSet[Subject] = frozenset()) -> Position:
         progress = self.valid.get(source)
         return START if progress is None else progress.start(without)
 
     def is_close(self, source: Source) -> bool:
-        """Return whether few entries are to be expected from the position on that a request may not claim."""
+        """Return whether only few entries that a request may not claim are to be expected from the position on."""
         progress = self.valid.get(source)
         return progress is not None and not progress.is_under_way and progress.announced is None
 
@@ -159,7 +159,7 @@ class PositionCache:
         return Positions({source: one for source, one in stored.items() if one.is_valid(clock)}, pulls, stored)
 
     def from_start(self) -> Positions:
-        """Read every source from its start, but for those in which that is under way, or took long a moment ago."""
+        """Return positions at the start of every source, except where such a read is under way or was slow just now."""
         began = self.positions()
         kept = {source: one for source, one in began.valid.items() if one.is_under_way or one.took > LONG_S}
         return began._replace(valid=kept, is_whole=True)

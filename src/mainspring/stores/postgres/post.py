@@ -55,12 +55,12 @@ class Letters(Protocol):
 
     @property
     def has_changes(self) -> bool:
-        """Whether that is more than reports of taken announcements."""
+        """Whether anything but reports of taken announcements is waiting."""
         ...
 
     @property
     def is_urgent(self) -> bool:
-        """Whether there is a report of taken announcements among it, without which other nodes claim in vain."""
+        """Whether a report of taken announcements is waiting, without which other nodes claim in vain."""
         ...
 
     def take(self) -> list[str]:

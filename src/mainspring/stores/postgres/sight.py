@@ -1,4 +1,4 @@
-"""What a claim reads before it takes anything: the first due jobs of each line and priority, and how gates stand."""
+"""Snapshot that a claim reads first: the first due jobs of each line and priority, and the state of gates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _SPARE_SUSPECTS: Final = 3
 FIRST_ENTRIES: Final = 1000
 """Index entries that are read of each source at first, besides four for each wanted job."""
 MORE: Final = 16
-"""How many times as many are read next, of sources in which these were of jobs that the request may not claim."""
+"""Factor by which more are read next, of sources whose first entries were of jobs that the request may not claim."""
 MAX_ENTRIES: Final = 200_000
 """Index entries that one statement reads of such sources together: about 0.1 s. The next claim continues there."""
 _TOOK: Final = 17
@@ -83,7 +83,7 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """All of it, as of one snapshot."""
+    """Jobs, gates and breakers, as of one snapshot of the database."""
 
     now: datetime
     horizon: datetime
@@ -101,7 +101,7 @@ class Sight:
     trials: dict[Name, Trial]
     """The breakers of the request's tasks that are not closed."""
     cooling: Sequence[datetime] = ()
-    """When breakers open that refuse every job of a task."""
+    """When breakers that refuse every job of a task will let one pass."""
     left_out: frozenset[Subject] = frozenset()
     """Full gates whose jobs were not read in the lines of others."""
 
@@ -169,7 +169,7 @@ class Scan(NamedTuple):
 
 
 def first_scan(cache: ClaimCache, request: ClaimRequest) -> Scan:
-    """Return how much to read at first: as much as is needed to choose, which of many sources is a little of each."""
+    """Return how much to read at first: no more than the choice needs, so of many sources only a little of each."""
     wanted = max(1, request.room + request.ahead)
     count = len(cache.sources(lines_of(cache.rules, request, cache.now()).lines))
     most = wanted if count <= 1 else min(wanted, 8 + 2 * wanted // count)

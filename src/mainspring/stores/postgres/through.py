@@ -144,7 +144,7 @@ def _choose_through(
         picked = pick(sight, request, keys)
         more = wider(scan, picked, max(MANY, wanted))
         if not picked.jobs and began.skip and not cache.hears():
-            began = cache.positions.from_start()  # that there is nothing must be true
+            began = cache.positions.from_start()  # an empty answer must be true
         elif not picked.cut_short:
             if len(picked.blocked) > HINDERING:
                 behind |= yield from gates.park(picked, keys)

@@ -3,7 +3,7 @@
 Commits of this process are reported directly. For other processes there is NOTIFY: sent after the commit and not within
 it, where it takes a lock on the whole database; the first at once, then at most one every 20 ms, which stands for all
 commits since the last. Reports of taken announcements have a limit of their own, so that neither delays the other. All of
-it is a hint: nodes look by themselves, too. The payloads are in `payloads.py`.
+it is a hint: nodes also poll. The payloads are in `payloads.py`.
 """
 
 import itertools
@@ -97,7 +97,7 @@ class Bells:
         return end
 
     def subscribe(self, listener: Listener, group: Callable[[], str]) -> Callable[[], None]:
-        """Have `listener` called with notices, in any thread; returns how to end that."""
+        """Have `listener` called with notices, in any thread; returns a function that ends this."""
         subscriber = object()
         with self._guard:
             self._subscribers = {**self._subscribers, subscriber: (listener, group)}
@@ -132,7 +132,7 @@ class Bells:
         self._send(Received(announced, is_other_change=anything))
 
     def ended(self) -> None:
-        """Report that jobs ended by which nothing became claimable."""
+        """Report ends of jobs that made nothing claimable."""
         self._send(Received())
 
     def told(self, hint: Hint) -> None:
@@ -277,7 +277,7 @@ class Bells:
             self._awake().look()
 
     def _report(self, received: Received) -> None:
-        """Call everybody in this process whom a notification concerns."""
+        """Call the listeners in this process that a notification concerns."""
         if received.taken is not None:
             self._notify(received.taken)
             return

@@ -1,6 +1,6 @@
 """Claiming: giving jobs to a node, each under a new lease.
 
-Which jobs is decided by `selection`; here they are written, with all that depends on them, and made into deliveries.
+`selection` chooses the jobs; this module writes the claim with all its effects, and makes deliveries of the rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -236,7 +236,7 @@ def _note_later(session: Session, selection: Selection) -> bool:
 
 
 def _notes(session: Session, selection: Selection, number: int, at: int) -> bool:
-    """Note when a job of a lane could be taken; returns whether no later one could be taken before."""
+    """Note when a job of a lane could be taken; returns whether that is at `at`: then later jobs need not be read."""
     lane = session.readable_lane(number)
     return lane is not None and selection.note(lane, at) == at
 

@@ -72,7 +72,7 @@ class Selection:
         self._unlimited: dict[int, bool] = {}
 
     def offer_rows(self, rows: Sequence[Row]) -> None:
-        """Choose of whole rows."""
+        """Choose from whole rows."""
         if all(map(self._is_unlimited, {row[LANE] for row in rows})):
             taken = rows[: max(0, self.rooms.left)]
             self.rows += taken
@@ -88,7 +88,7 @@ class Selection:
                 self.offer(row, lane, row[KEY], row[3])
 
     def offer_entries(self, entries: Sequence[tuple[int, int, int, bytes]]) -> None:
-        """Choose of (number, lane, run_at, id)."""
+        """Choose from index entries: (number, lane, run_at, id)."""
         numbers = {entry[1] for entry in entries} - self.closed
         lanes = {found.id: found for found in map(self._lane, numbers) if found is not None}
         self.closed.update(number for number, lane in lanes.items() if not self.rooms.admits(lane))
@@ -153,7 +153,7 @@ class Selection:
         return self.rows
 
     def is_readable(self) -> bool:
-        """Return whether all chosen jobs have a payload. The scan in claim order does not see it in its index."""
+        """Return whether all chosen jobs have a payload. The index of the scan in claim order does not contain it."""
         chosen = len(self.rows)
         return len(self.whole_rows()) == chosen
 
@@ -176,7 +176,8 @@ class Selection:
 def scan_in_order(session: Session, selection: Selection) -> bool:
     """Choose jobs in claim order; returns False if that has to be left to a scan by lane.
 
-    There were too many others among them, or jobs whose payload is missing, which take the places of others.
+    Too many jobs that the request may not claim were in front, or a chosen job has no payload and took the place of
+    another.
     """
     return _choose_in_order(session, selection) and selection.is_readable()
 
@@ -229,7 +230,7 @@ class LaneReader:
 
 
 def scan_by_lane(session: Session, selection: Selection, lanes: Sequence[Lane]) -> None:
-    """Choose jobs of these lanes, which are all that the request names."""
+    """Choose jobs from these lanes, which are all that the request names."""
     selection.has_seen_all = True
     rooms = selection.rooms
     if rooms.has_limits:
@@ -251,7 +252,7 @@ def scan_by_lane(session: Session, selection: Selection, lanes: Sequence[Lane]) 
 
 
 def _scan_lane(session: Session, selection: Selection, lane: Lane) -> None:
-    """Choose of a lane that has no other beside it, as is most common: whole rows with one statement."""
+    """Choose from the only lane of a priority, the most common case: whole rows with one statement."""
     rows = session.rows(_FIRST_OF_LANE, (lane.id, selection.horizon, max(0, selection.rooms.left) + 1))
     selection.offer_rows(rows)
     reader = LaneReader(session, lane, (rows[-1][3], rows[-1][1])) if rows else LaneReader(session, lane)

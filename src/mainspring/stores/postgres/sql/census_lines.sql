@@ -1,4 +1,4 @@
--- All tasks and priorities that jobs wait with, and what time it is. Steps from the first job of one to the first of the next.
+-- All pairs of task and priority of waiting jobs, and the time. Steps from the first job of a pair to that of the next.
 -- Index: jobs_by_task.
 WITH RECURSIVE lines AS (
     (

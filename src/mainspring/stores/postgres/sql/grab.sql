@@ -1,9 +1,10 @@
 -- Claims the first due jobs, if no limit, suspect or room of a queue restricts the choice.
--- Takes nothing if peek.sql has to be asked: the node is not alive, the rules have changed, or there is a priority that the
--- caller does not know. Rows are locked while the index is read, and those that are locked are skipped, so that two nodes
--- take different jobs; a row that has changed since the snapshot is left to the next claim. Lists the priorities in the
--- order of $7. A job on its last chance beyond the first $11 jobs ends the list. The last columns are how many jobs were
--- locked, and when the next job of these priorities is due, whichever task and queue it has.
+-- Takes nothing if peek.sql has to be used instead: the node is not alive, the rules have changed, or there is a
+-- priority that the caller does not know. Rows are locked while the index is read, and those that are locked are
+-- skipped, so that two nodes take different jobs; a row that has changed since the snapshot is left to the next claim.
+-- Lists the priorities in the order of $7. A job on its last chance beyond the first $11 jobs ends the list. The last
+-- columns are how many jobs were locked, and when the next job of these priorities is due, whichever task and queue it
+-- has.
 -- Indexes: jobs_by_order, nodes_id_key.
 WITH clock AS MATERIALIZED (
     SELECT now, date_part('epoch', now) AS epoch

@@ -1,7 +1,7 @@
 -- The tasks of which a job has been due for a while and which no node has parted from since, and what the live nodes
--- say about themselves. One step for each task and priority: its first job has its least run_at. Of the parked jobs one is
--- enough that is due, and which are parked were due when they were. Indexes: jobs_by_task, jobs_suspect, jobs_parked,
--- known_tasks_pkey.
+-- say about themselves. One step for each task and priority: its first job has its least run_at. Of parked jobs, which
+-- were due when they were parked, one that has been due for that long is enough. Indexes: jobs_by_task, jobs_suspect,
+-- jobs_parked, known_tasks_pkey.
 WITH RECURSIVE
 since AS MATERIALIZED (SELECT coalesce($1::timestamptz, statement_timestamp()) - $2::interval AS since),
 lines AS (

@@ -1,10 +1,12 @@
--- The first jobs that a node could claim: of each line and priority that it asks for the first due jobs from a position on
--- that pass the filter, among so many index entries; where the read ended if these were not enough; and when the next job is
--- due, or a lower bound if none of the next hundred entries passes the filter. The first row, at place 0, has the time; the
--- version of the rules, NULL if the node is not alive; priorities that the caller does not know, one of each gap between
--- those that it knows, with the place of the line; how gates stand; and of tasks whose keys have a gate whether a key was
--- freed and when one is to be looked at. Each row has the time that it took to come to it. Locks nothing. Due times are
--- limited to those that the caller can read.
+-- The first jobs that a node could claim. One row for each source, which is a priority of a line:
+-- - the first due jobs from its position on that pass the filter, among a bounded number of index entries;
+-- - where the read ended, if these entries did not have as many jobs as are wanted;
+-- - when the next job is due, or a lower bound if none of the next hundred entries passes the filter.
+-- The first row, at place 0, has the time; the version of the rules, NULL if the node is not alive; priorities that the
+-- caller does not know, one of each gap between those that it knows, with the place of the line; the state of gates;
+-- and, of tasks whose keys have a gate, whether a key was freed and when one is to be looked at. The last column is the
+-- time from the beginning of the statement to the row. Locks nothing. Due times are limited to those that the caller
+-- can read.
 --
 -- $1 now, for tests; $2 jobs due after that are not claimed; $3 node, $4 its term
 -- $5 to $9 gaps: kind and name of the line (all, task, queue, suspect), its place, above, below

@@ -1,6 +1,6 @@
--- The newest jobs that wait or run from a place back, so many at most, of one queue or task or both and in one of these
--- states. The first column is whether that is all of them: no more than $6 waiting jobs of the task, or of the queue, are
--- looked at, no more than so many that are parked, or suspects, or that run, where $7 asks for those.
+-- The newest jobs that wait or run, from the id $1 back and $2 at most, of one queue or task or both, in one of the
+-- states $3. At most $6 jobs of each kind are read: waiting ones of the task or queue, suspects, parked ones, and
+-- running ones if $7 is true. The first column is whether none of these limits was reached.
 -- Indexes: jobs_by_task, jobs_by_queue, jobs_by_order, jobs_suspect, jobs_parked, jobs_running.
 WITH near AS MATERIALIZED (
     (

@@ -1,7 +1,7 @@
 -- Moves jobs that succeeded into history, those of which everything is still as it was when they were claimed by this
 -- node; returns which. The rest is looked at one by one, and so are jobs that another transaction holds. A key whose job is
 -- over is given up in passing, unless somebody is waiting for it in a transaction: then its row stays, and says nothing any more.
--- Rows are locked first and deleted where they are; one that has changed since the snapshot is left to be looked at.
+-- Rows are locked first and then deleted by ctid; a row that has changed since the snapshot belongs to the rest.
 -- Node and state are spelt so that no index can serve them: it would read all that the node runs for each of these.
 -- `= ANY (ARRAY[…])`: docs/decisions/0041. Indexes: jobs_pkey, places_by_job, unique_keys_pkey, nodes_id_key.
 WITH free AS MATERIALIZED (

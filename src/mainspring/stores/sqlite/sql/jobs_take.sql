@@ -1,6 +1,6 @@
--- Gives jobs to a node: attempt and lease go up together (`core.job.next_lease`). All of them are there, so that the
--- conflict is the rule, and nothing is inserted: an UPDATE of a list would scan all jobs where statistics say that there
--- are few. Index: primary key.
+-- Gives jobs to a node: attempt and lease go up together (`core.job.next_lease`). All of them exist, so that every row
+-- conflicts and nothing is inserted: an UPDATE of a list would scan all jobs where statistics say that there are few.
+-- Index: primary key.
 INSERT INTO mainspring_jobs (number, id, state, lane, run_at)
 SELECT value, x'', '', 0, 0 FROM json_each(?) WHERE true
 ON CONFLICT (number) DO UPDATE

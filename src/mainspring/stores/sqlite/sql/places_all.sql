@@ -1,2 +1,2 @@
--- All places, of so many. Reads the table in its order.
+-- Places in the order of the table, at most so many.
 SELECT scope, name, key, job, lease FROM mainspring_places LIMIT ?
