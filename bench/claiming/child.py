@@ -189,11 +189,26 @@ async def contend(url: str, claimers: int, size: int, jobs: int, longest: float)
         leave(claimed, spent, claims, began, ended)
 
 
-async def rounds(dsn: str, jobs: int, rounds: int) -> list[float]:
-    """Fill and drain repeatedly, as `bench.postgres.held` does."""
-    from bench.postgres.kit import ours  # noqa: PLC0415 - needs asyncpg, which SQLite does not
+async def rounds(url: str, jobs: int, rounds: int, longest: float, postmaster: int | None) -> list[Spent]:
+    """Fill and drain repeatedly, and answer with the cost of each round but the first, which warms up."""
+    import asyncpg  # noqa: PLC0415 - which SQLite does not need
 
-    return await ours.rounds(dsn, jobs, rounds)
+    work, found = Work(url, [NOOP], postmaster), []
+    connection = await asyncpg.connect(url)
+    async with work.app.node(concurrency=CONCURRENCY) as node:
+        for number in range(rounds + 1):
+            work.first = None
+            async with connection.transaction():  # all jobs of a round become visible at once
+                await work.app.enqueue_many(list(calls(work.app, jobs=jobs)), tx=connection)
+            await wait_for(node.events.counts, jobs * (number + 1), time.monotonic() + longest)
+            found.append((work.first or Reading(postmaster)).since())
+            if number == 0:
+                ready()
+                await told()
+        if (ended := node.events.counts["succeeded"]) < jobs * (rounds + 1):
+            sys.exit(f"rounds: {ended:,} of {jobs * (rounds + 1):,} jobs ended in time")
+    await connection.close()
+    return found[1:]
 
 
 async def wait_for(counts: Mapping[str, int], jobs: int, give_up_at: float) -> None:

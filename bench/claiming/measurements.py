@@ -129,7 +129,7 @@ class Bench:
         backlog, noop = self.sizes.backlog, (NOOP,)
         tasks = tuple(f"task{number}" for number in range(20))
         one = self.content("one queue")
-        return {
+        measures: dict[tuple[str, ...], Measure] = {
             ("one queue",): lambda: self.drain("one queue", one),
             ("few queues",): lambda: self.drain("few queues", self.content("few queues", queues=names(few))),
             ("many queues",): lambda: self.drain("many queues", self.content("many queues", queues=names(many))),
@@ -142,6 +142,10 @@ class Bench:
             ("paused",): lambda: self.drain("paused", self.beside_queue(), pause=BACKLOG),
             ("limited",): lambda: self.drain("limited", self.beside("limited", LIMITED, jobs=self.sizes.limited)),
         }
+        if isinstance(self.databases, PostgresDatabases):
+            databases = self.databases
+            measures["held, first", "held, last"] = lambda: self.held(databases)
+        return measures
 
     def others(self) -> dict[tuple[str, ...], Measure]:
         empty = Content(name="empty", tasks=(NOOP,), parts=())
@@ -158,7 +162,6 @@ class Bench:
         if isinstance(self.databases, PostgresDatabases):
             databases = self.databases
             measures["contended",] = lambda: self.contended(databases)
-            measures["held, first", "held, last"] = lambda: self.held(databases)
         return measures
 
     def content(self, name: str, *, tasks: tuple[str, ...] = (NOOP,), **part: Any) -> Content:  # noqa: ANN401 - see Content
@@ -223,13 +226,12 @@ class Bench:
         jobs = self.sizes.held_jobs
         content = Content(name="empty", tasks=(NOOP,), parts=())
         with databases.copy(self.subject, content) as url:
-            options = {"jobs": jobs, "rounds": self.sizes.held_rounds}
-            with self.subject.begin("rounds", dsn=url, **options) as child:
+            options = {"jobs": jobs, "rounds": self.sizes.held_rounds, "postmaster": databases.postmaster}
+            with self.subject.begin("rounds", url=url, longest=self.longest, **options) as child:
                 child.until_ready()
                 with held(url):
                     child.go_on()
-                    seconds = child.answer()
-        figures = [Figure(jobs, Spent(clock, 0.0, 0.0)) for clock in seconds]
+                    figures = [Figure(jobs, Spent(*spent)) for spent in child.answer()]
         return {"held, first": figures[0], "held, last": figures[-1]}
 
     def idle(self, name: str, queues: Sequence[str]) -> Mapping[str, Figure]:
