@@ -1,7 +1,8 @@
 """Claims on PostgreSQL while something else happens: an enqueue, other rules, another claim, a stall; and obstacles in front."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -11,10 +12,16 @@ from mainspring.core.breaker import Breaker
 from mainspring.core.job import JobId
 from mainspring.core.limits import Gate, Rate, Scope
 from mainspring.core.names import Name
-from mainspring.stores.postgres import claim, positions
+from mainspring.core.outcome import Interrupted
+from mainspring.core.unique import UniqueKey
+from mainspring.errors import StoreUnavailable
+from mainspring.stores.postgres import PostgresStore, claim, positions
+from mainspring.stores.postgres.positions import LATE, Progress
+from mainspring.stores.postgres.statements import qualified
+from mainspring.stores.postgres.verb import Verb
 from tests.servers.postgres import Server
 from tests.servers.system import PATIENCE
-from tests.stores.postgres_crowd import RAISED, SEND, crowd, empty, end, insert_late, lasting_schema, new
+from tests.stores.postgres_crowd import RAISED, SEND, Crowd, Node, crowd, empty, end, insert_late, lasting_schema, new
 from tests.stores.postgres_staged import explained, staged
 from tests.stores.postgres_wires import on_real_time
 
@@ -333,6 +340,198 @@ async def test_a_claim_beside_limits_reads_one_job_of_the_others_and_takes_all_t
         assert [plan.statement for plan in plans] == ["peek", "grab"]
         scans = [one for one in plans[0] if one.get("Relation Name") == "jobs"]
         assert sum(one.get("Actual Rows") * one.get("Actual Loops") for one in scans) < 50
+
+
+@on_real_time
+async def test_queues_that_are_full_in_turn_do_not_keep_claims_from_walking_over_a_backlog(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy node, each claim is made because another queue has room."""
+    monkeypatch.setattr(claim, "MAX_ENTRIES", 1500)
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node(tasks=[LIMITED])
+        await node.store.declare([Gate(scope=Scope.TASK, name="limited", concurrency=1000)])
+        since = node.store.now() - HOUR
+        await node.store.enqueue([new(LIMITED, queue="elsewhere", run_at=since) for _ in range(9000)])
+        own = {queue: new(LIMITED, queue=queue) for queue in ("a", "b")}
+        await node.store.enqueue(list(own.values()))
+        given: list[JobId] = []
+        for number in range(30):
+            rooms = {"a": number % 2, "b": (number + 1) % 2}
+            given += [one.claim.job.id for one in (await node.claim(5, queues=rooms)).deliveries]
+        assert set(given) == {job.id for job in own.values()}
+        assert len(given) == 2
+
+
+@on_real_time
+async def test_a_limited_line_that_begins_with_jobs_of_a_full_queue_is_read_further_before_lower_priorities(
+    postgres: Server, postgres_schema: str
+) -> None:
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node(tasks=[SEND, LIMITED])
+        gates = [
+            Gate(scope=Scope.TASK, name="limited", concurrency=100),
+            Gate(scope=Scope.QUEUE, name="full", concurrency=1),
+        ]
+        await node.store.declare(gates)
+        await node.store.enqueue([new(LIMITED, queue="full")])
+        assert len(await node.take(1)) == 1
+        since = node.store.now() - HOUR
+        high = [new(SEND, priority=60, run_at=since) for _ in range(2)]
+        blocked = [new(LIMITED, queue="full", priority=60, run_at=since) for _ in range(30)]
+        limited = new(LIMITED, priority=60, run_at=since + timedelta(minutes=1))
+        low = [new(SEND, priority=50, run_at=since) for _ in range(30)]
+        await node.store.enqueue([*high, *blocked, limited, *low])
+
+        assert [one.claim.job.priority for one in await node.take(1)] == [60]
+        assert [one.claim.job.priority for one in await node.take(10)] == [60, 60] + [50] * 8
+
+
+@on_real_time
+async def test_how_long_a_read_from_the_start_took_is_kept_although_another_statement_claims(
+    postgres: Server, postgres_schema: str
+) -> None:
+    """It decides when such a read is repeated."""
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node()
+        assert await node.take(1) == []  # reads the rules, and finds that all jobs are in one line
+        await node.store.enqueue([new() for _ in range(30)])
+        node.store._claim_cache.positions.forget()
+        _, plans = await explained(node.claim(10))
+        assert [plan.statement for plan in plans] == ["peek", "grab_task"]
+        assert all(one.took > 0 for one in node.store._claim_cache.positions._progress.values())
+
+
+# Positions and commits.
+
+_WAITS = """
+CREATE FUNCTION mainspring.obstacle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM pg_advisory_xact_lock(19);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER obstacle BEFORE INSERT ON mainspring.jobs FOR EACH ROW EXECUTE FUNCTION mainspring.obstacle();
+"""
+_FAILS_ONCE = """
+CREATE FUNCTION mainspring.obstacle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF nextval('mainspring.commits') = 1 THEN RAISE EXCEPTION 'once' USING ERRCODE = '40001'; END IF;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER obstacle AFTER UPDATE ON mainspring.jobs
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION mainspring.obstacle();
+"""
+
+
+@asynccontextmanager
+async def _obstacle(those: Crowd, trigger: str) -> AsyncIterator[None]:
+    """Create a trigger, and a sequence for it."""
+    async with those.connection() as connection:
+        await connection.execute(qualified(f"CREATE SEQUENCE mainspring.commits; {trigger}", those.schema))
+        try:
+            yield
+        finally:
+            drops = "DROP FUNCTION mainspring.obstacle CASCADE; DROP SEQUENCE mainspring.commits"
+            await connection.execute(qualified(drops, those.schema))
+
+
+@pytest.mark.parametrize(
+    ("unique", "is_lost"),
+    [(False, False), (True, False), (True, True)],
+    ids=["batch", "unique", "the answer is lost"],
+)
+@on_real_time
+async def test_jobs_whose_commit_took_long_are_claimed_when_they_are_announced(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch, *, unique: bool, is_lost: bool
+) -> None:
+    """They are due since the statement began; meanwhile positions have moved on."""
+    for name in ("EVERY_S", "SELDOM_S"):
+        monkeypatch.setattr(positions, name, 3600.0)
+    async with crowd(postgres, postgres_schema) as those:
+        node, other = await those.node(), await those.open()
+        unwatch = node.store.watch(lambda: None)
+        async with asyncio.timeout(PATIENCE):
+            while not node.store.receives_announcements:
+                await node.take(1)
+        jobs = [replace(new(unique=UniqueKey(key="one")), is_new=True)] if unique else [new(), new()]
+        run = other._connections.run
+
+        async def lose_the_answer(verb: Callable[[], Verb[bool]], *, again: bool) -> None:
+            monkeypatch.setattr(other._connections, "run", run)
+            await run(verb, again=again)
+            raise StoreUnavailable("the PostgreSQL store", "the connection was lost")
+
+        if is_lost:
+            monkeypatch.setattr(other._connections, "run", lose_the_answer)
+        async with those.connection() as obstacle, _obstacle(those, _WAITS):
+            await obstacle.execute("SELECT pg_advisory_lock(19)")
+            began = other.now()
+            enqueued = asyncio.create_task(other.enqueue(jobs))
+            async with asyncio.timeout(PATIENCE):
+                while not await those.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+                    assert not enqueued.done()
+                while not any(one.position[0] > began + LATE for one in _progress(node)):
+                    assert await node.take(1) == []
+            await obstacle.execute("SELECT pg_advisory_unlock(19)")
+            await enqueued
+        given: list[JobId] = []
+        async with asyncio.timeout(PATIENCE):
+            while len(given) < len(jobs):
+                given += [one.claim.job.id for one in await node.take(5)]
+        unwatch()
+        assert set(given) == {job.id for job in jobs}
+
+
+@on_real_time
+async def test_a_job_that_is_given_back_in_front_of_a_read_that_others_cut_short_is_claimed_first(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line of the rest begins with more jobs of a limited task than are read at first, and these fill each claim."""
+    for name in ("EVERY_S", "SELDOM_S"):
+        monkeypatch.setattr(positions, name, 3600.0)
+    async with crowd(postgres, postgres_schema) as those:
+        node = await those.node(tasks=[LIMITED, FREE, OTHER])
+        await node.store.declare([Gate(scope=Scope.TASK, name="limited", concurrency=1000)])
+        since = node.store.now() - HOUR
+        free = new(FREE, run_at=since)
+        await node.store.enqueue([free, *[new(LIMITED, run_at=since + timedelta(minutes=1)) for _ in range(1500)]])
+        first = await node.take(1)
+        assert [one.claim.job.task for one in await node.take(1)] == [LIMITED]
+        await node.settle(first, Interrupted(started=True))
+        again = await node.take(1)
+        assert [one.claim.job.id for one in (*first, *again)] == [free.id, free.id]
+
+
+@pytest.mark.parametrize("is_limited", [True, False], ids=["limits", "pooler"])
+@on_real_time
+async def test_a_claim_whose_commit_fails_finds_the_same_jobs_again(
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch, *, is_limited: bool
+) -> None:
+    """Claims through limits are transactions, and all claims are behind a pooler."""
+    for name in ("EVERY_S", "SELDOM_S"):
+        monkeypatch.setattr(positions, name, 3600.0)
+    async with crowd(postgres, postgres_schema) as those:
+        store = PostgresStore(postgres.dsn(), schema=postgres_schema)
+        store._connections._pooled = not is_limited
+        await store.open()
+        those.handles.append(store)
+        node = await those.node(store)
+        unwatch = store.watch(lambda: None)
+        if is_limited:
+            await store.declare([Gate(scope=Scope.TASK, name="mail.send", concurrency=100)])
+        since = node.store.now() - HOUR
+        jobs = [new(run_at=since + timedelta(seconds=number)) for number in range(5)]
+        await node.store.enqueue(jobs)
+        assert [one.claim.job.id for one in await node.take(2)] == [job.id for job in jobs[:2]]
+        async with asyncio.timeout(PATIENCE):
+            while not node.store.receives_announcements:
+                await asyncio.sleep(0.01)
+        async with _obstacle(those, _FAILS_ONCE):
+            assert [one.claim.job.id for one in await node.take(5)] == [job.id for job in jobs[2:]]
+            assert await those.sql("SELECT last_value > 1 FROM mainspring.commits") == [(True,)]
+        unwatch()
+
+
+def _progress(node: Node) -> list[Progress]:
+    return list(node.store._claim_cache.positions._progress.values())
 
 
 @pytest.mark.parametrize("due", ["infinity", "-infinity", "0044-03-15 BC"])

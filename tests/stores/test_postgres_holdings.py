@@ -54,12 +54,15 @@ def test_all_jobs_are_looked_up_at_the_first_renewal_after_a_claim_without_an_an
 def test_all_jobs_are_looked_up_at_the_first_renewal_after_a_claim_that_was_tried_again() -> None:
     holdings = Holdings()
     renewed(holdings)
-    claim = holdings.tried(nothing)
+    failures: list[str] = []
+    claim = holdings.tried(nothing, lambda: failures.append("failed"))
     claim()
+    assert not failures
     assert looks(holdings, 4, 5) == []
     claim()
 
     assert looks(holdings, 5, 6) == [5]
+    assert failures == ["failed"]
 
 
 def nothing() -> Verb[None]:

@@ -30,6 +30,7 @@ from mainspring.errors import IllegalTransition
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery, NewJob, NodeRecord, Place, Process, Settlement
 from mainspring.stores.sqlite import (
     claim,
+    delete,
     enqueue,
     gates,
     inspect,
@@ -697,6 +698,21 @@ def test_a_lane_that_cannot_be_read_holds_back_only_its_own_jobs(
     assert [one.claim.job.task for one in tables.claim(room=9)] == [TASKS[0]]
     tables.now += 5_000_000
     assert [one.claim.job.task for one in tables.claim(room=9)] == [TASKS[0]]
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_jobs_of_a_lane_that_cannot_be_read_are_deleted_with_others(tables: Tables, damage: str) -> None:
+    jobs = [tables.new(task, key="k", unique=UniqueKey(key="one")) for task in TASKS[:2]]
+    tables.enqueue(jobs)
+    tables.connection.execute(damage)
+    tables.known = Known()  # as in a process that starts now
+    with patch.object(tables, "look_over"), tables as session:
+        delete.delete(session, [1, 2])
+
+    assert tables.rows("SELECT number FROM mainspring_jobs UNION ALL SELECT number FROM mainspring_payloads") == []
+    with patch.object(tables, "look_over"):
+        tables.enqueue([tables.new(TASKS[1], unique=UniqueKey(key="one"))])
+        assert [one.claim.job.task for one in tables.claim(room=9)] == [TASKS[1]]
 
 
 def test_parked_jobs_of_a_lane_that_cannot_be_read_come_back_when_it_is_corrected(tables: Tables) -> None:

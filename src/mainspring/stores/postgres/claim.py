@@ -212,19 +212,28 @@ def _take(at: datetime | None, request: ClaimRequest, cache: ClaimCache, sight: 
     grabbed = yield from _grab(at, request, cache, positions, sight.began)
     left = {source: ReadEnd(position) for source, position in positions.items()}
     if grabbed is None:
-        return Taken((), picked.ends | left, sight.now)
+        return Taken((), _with_durations(left, picked.ends), sight.now)
     empty = [read for read in sight.reads if read.source not in positions]
     due = [grabbed.next_due, next_due(replace(sight, reads=empty), Picked(), {})]
     soonest = min((instant for instant in due if instant is not None), default=None)
-    return Taken(grabbed.deliveries, picked.ends | left | grabbed.ends, soonest)
+    return Taken(grabbed.deliveries, _with_durations(left | grabbed.ends, picked.ends), soonest)
+
+
+def _with_durations(ends: Mapping[Source, ReadEnd], of: Mapping[Source, ReadEnd]) -> dict[Source, ReadEnd]:
+    """Return `of`, and of some sources where another statement ended; the duration is that of the read."""
+    return {**of, **{source: end._replace(took=of[source].took) for source, end in ends.items()}}
 
 
 def _are_empty(reads: Sequence[Read], full: AbstractSet[Subject]) -> bool:
-    """Return whether no job can be taken of these reads."""
-    if any(read.reached is not None for read in reads):
-        return False
-    jobs = (job for read in reads for job in read.jobs)
-    return all((Scope.TASK, str(job.task)) in full or (Scope.QUEUE, job.queue) in full for job in jobs)
+    """Return whether no job can be taken of these lines, those included that were not read."""
+    return all(
+        read.source.line.gate in full
+        or (
+            not read.is_cut
+            and all((Scope.TASK, str(job.task)) in full or (Scope.QUEUE, job.queue) in full for job in read.jobs)
+        )
+        for read in reads
+    )
 
 
 def _choose(
@@ -257,10 +266,11 @@ def wider(scan: Scan, picked: Picked, most: int) -> Scan | None:
     if any(len(read.jobs) >= read.most < most for read in picked.cut):
         return scan._replace(most=most, of_rest=most, suspects=most)
     deep = scan.deep.union(read.source for read in picked.cut if read.reached is not None)
-    entries = min(max(scan.first, scan.entries) * MORE, MAX_ENTRIES // max(1, len(deep)))
+    bound = MAX_ENTRIES // max(1, len(deep))
+    entries = min(max(scan.first, scan.entries) * MORE, bound)
     if deep == scan.deep and entries <= scan.entries:
         return None
-    return scan._replace(deep=deep, entries=entries) if deep else None
+    return scan._replace(deep=deep, entries=entries, is_longest=entries == bound) if deep else None
 
 
 def _gates_to_hold(sight: Sight, picked: Picked) -> list[Gate]:

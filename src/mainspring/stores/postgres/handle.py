@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Final, TypeVar
 from uuid import UUID
@@ -109,10 +110,10 @@ class Handle:
     def receives_announcements(self) -> bool:
         return self._bells.hears()
 
-    def _enqueued(self, new: Sequence[NewJob]) -> None:
+    def _enqueued(self, new: Sequence[NewJob], dues: AbstractSet[datetime]) -> None:
         """Announce jobs that were enqueued, and nothing else."""
         if self._connections.is_open:
-            self._bells.announce(self._dues(new), len(new))
+            self._bells.announce(dues, len(new))
 
     def _settled_changes(self, written: Sequence[Settlement]) -> None:
         """Report changes of jobs: announce what became claimable by them."""
@@ -154,7 +155,10 @@ class Handle:
         return min(self._dues(new))
 
     def _dues(self, new: Sequence[NewJob]) -> set[datetime]:
-        """Return when these are due."""
+        """Return when these are due.
+
+        To be called before the transaction that enqueues them: positions move on until it commits.
+        """
         now = self.now()
         return {when if isinstance(when, datetime) else now + when for when in {job.run_at for job in new}}
 

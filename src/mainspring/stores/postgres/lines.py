@@ -47,6 +47,17 @@ class Line(NamedTuple):
     not_in_rest: frozenset[str] = frozenset()
     """Queues that are not in the line of the rest: paused, or with a line of their own."""
 
+    @property
+    def gate(self) -> Subject | None:
+        """Return the gate that all jobs of the line have to pass, if there is one."""
+        match self.kind:
+            case Kind.TASK:
+                return Scope.TASK, self.name
+            case Kind.QUEUE:
+                return Scope.QUEUE, self.name
+            case Kind.ALL | Kind.SUSPECT:
+                return None
+
 
 class Source(NamedTuple):
     """One priority of a line."""

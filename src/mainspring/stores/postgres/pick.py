@@ -143,6 +143,7 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
             _position(reader, sight),
             read.took,
             is_end=read.reached is None,
+            is_long=read.is_long,
             without=sight.asked.without(read.source.line),
         )
     return picked

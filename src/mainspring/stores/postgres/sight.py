@@ -64,6 +64,8 @@ class Read:
     """How many were read at most."""
     took: float = 0.0
     """Seconds."""
+    is_long: bool = False
+    """Whether as many index entries were read as one claim may read."""
 
     @property
     def is_cut(self) -> bool:
@@ -161,6 +163,8 @@ class Scan(NamedTuple):
     """Sources of which more entries are read, because the first ones were of jobs that the request may not claim."""
     entries: int = 0
     """How many of these."""
+    is_longest: bool = False
+    """No claim may read more entries of these."""
     full: frozenset[Subject] = frozenset()
     """Gates whose jobs are left out (`lines_of`), because they were in front of others."""
 
@@ -218,7 +222,9 @@ def look(at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: P
         if gaps:
             cache.looked_into_gaps(began, gaps, took[0])
         reads = [
-            _read(source, by_place[place], most[place - 1], took[place])
+            _read(
+                source, by_place[place], most[place - 1], took[place], is_long=scan.is_longest and source in scan.deep
+            )
             for place, source in enumerate(sources, start=1)
         ]
         suspects = [read for read in reads if read.source.line.kind is Kind.SUSPECT]
@@ -254,8 +260,7 @@ def _most(cache: ClaimCache, line: Line, scan: Scan) -> int:
         return scan.suspects
     if line.rest:
         return scan.of_rest
-    gate = (Scope.TASK if line.kind is Kind.TASK else Scope.QUEUE, line.name)
-    return 1 if gate in cache.full else scan.most
+    return 1 if line.gate in cache.full else scan.most
 
 
 def _gates(rules: Rules, request: ClaimRequest) -> list[Gate]:
@@ -325,7 +330,7 @@ def _durations(rows: Sequence[Row]) -> dict[int, float]:
     return durations
 
 
-def _read(source: Source, row: Row, most: int, took: float) -> Read:
+def _read(source: Source, row: Row, most: int, took: float, *, is_long: bool) -> Read:
     _, ids, times, queues, tasks, cares, keys, reached_at, reached_id, later = row[:10]
     jobs = [
         Seen(source.priority, run_at, id_, queue, name(task), care, None if key is None else shown_key(key))
@@ -334,4 +339,4 @@ def _read(source: Source, row: Row, most: int, took: float) -> Read:
         )
     ]
     reached = None if reached_at is None else (reached_at, reached_id)
-    return Read(source, jobs, reached, later, most, took)
+    return Read(source, jobs, reached, later, most, took, is_long)

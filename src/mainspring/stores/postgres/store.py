@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -113,18 +114,19 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
 
     async def enqueue(self, new: Sequence[NewJob]) -> tuple[Enqueued, ...]:
         self._connections.must_be_open()
-        if len(new) == 1 and new[0].is_new and await self._enqueue_new(new[0]):
-            return (Enqueued(id=new[0].id, fresh=True),)
         if not new:
             return ()
+        dues = self._dues(new)
+        if len(new) == 1 and new[0].is_new and await self._enqueue_new(new[0], dues):
+            return (Enqueued(id=new[0].id, fresh=True),)
         batch = Batch(new)
         answers = await self._run(lambda: enqueue.enqueue(self._at, batch), whole=True)
-        self._enqueued(new)  # also if all were there: an earlier try may have been cut off before it told
+        self._enqueued(new, dues)  # also if all were there: an earlier try may have been cut off before it told
         return answers
 
-    async def _enqueue_new(self, job: NewJob) -> bool:
+    async def _enqueue_new(self, job: NewJob, dues: AbstractSet[datetime]) -> bool:
         """Enqueue a job that cannot be there already, by one statement; False: it was cut off, or its key is contested."""
-        hint = None if job.unique else self._bells.hint(self._dues([job]), jobs=1, anything=False)
+        hint = None if job.unique else self._bells.hint(dues, jobs=1, anything=False)
         # One that a frozen server reads when it has been given up must not go in any more: it may be over by then.
         until = None if self._settings.own_time else self.now() + timedelta(seconds=_IN_TIME * self._settings.timeout)
         try:
@@ -137,7 +139,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         except StoreUnavailable:
             return False  # it may be there: from here on it is not new
         if added and hint is None:
-            self._enqueued([job])
+            self._enqueued([job], dues)
         elif added and hint:
             self._bells.told(hint)
         return added
@@ -155,6 +157,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
             raise
         except BaseException:
             holdings.doubt()
+            self._claim_cache.positions.forget()
             raise
         holdings.add(delivery.claim.job.id for delivery in claimed.deliveries)
         return claimed
@@ -162,21 +165,23 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
     async def _claim(self, request: ClaimRequest, holdings: Holdings) -> tuple[Claimed, bool]:
         """Claim once; returns also whether to go on at once, because all jobs that were read were blocked."""
         cache = self._claim_cache
-        grab = holdings.tried(lambda: claim.grab(self._at, request, cache))
+        # If a transaction is rolled back, its jobs are in front of the positions that were recorded in it.
+        failed = cache.positions.forget
+        grab = holdings.tried(lambda: claim.grab(self._at, request, cache), failed)
         grabbed = await self._run(grab) if cache.expects else None
         if grabbed is not None:
             return grabbed, False
         held: Sequence[Gate] = through.gates_asked(cache, request) if cache.gated else ()
         tried: Sequence[Name] = through.probes_asked(cache, request) if held else ()
         if not held:
-            plain = holdings.tried(lambda: claim.claim(self._at, request, cache))
+            plain = holdings.tried(lambda: claim.claim(self._at, request, cache), failed)
             claimed, held, tried = await self._run(plain)
             if claimed is not None:
                 return claimed, False
-        gated = holdings.tried(lambda: through.claim_through_gates(self._at, request, cache, held, tried))
-        given, again, counted = await self._run(gated, whole=True)
-        cache.counted(counted)
-        return given, again
+        gated = holdings.tried(lambda: through.claim_through_gates(self._at, request, cache, held, tried), failed)
+        through_gates = await self._run(gated, whole=True)
+        through_gates.record(cache)
+        return through_gates.claimed, through_gates.again
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         self._connections.must_be_open()
@@ -276,12 +281,12 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
 
     async def _move(self, steps: Sequence[moves.Step], patience: float | None) -> moves.Moved:
         call = moves.Call(new_id(self.now()), steps)
+        dues = self._dues([job for step in steps for job in step.jobs])
         moved = await self._run(lambda: moves.move(self._at, call, patience), whole=True)
         done = [step for step in steps if step.place in moved.accepted]
-        jobs = [job for step in done for job in step.jobs]
         self._head.pull(min((step.after.next_at for step in done if step.after and step.after.next_at), default=None))
         if done:  # other nodes' tickers want to know, also where there is nothing to claim
-            self._committed(self._since(jobs) if jobs else None)
+            self._committed(min(dues) if any(step.jobs for step in done) else None)
         return moved
 
     async def list_schedules(

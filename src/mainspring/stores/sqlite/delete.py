@@ -22,10 +22,13 @@ def delete(session: Session, numbers: Sequence[int], *, pruned: bool = False) ->
     for id_, lane, key, stored_unique in session.rows(_READ, (str(list(numbers)),)):
         if any_places:
             places.vacate_job(session, id_)
+        its = session.readable_lane(lane)
+        if its is None:
+            continue  # of a task that is unknown, no key can be freed
         if key is not None:
-            keys.add((str(session.lane(lane).task), key))
+            keys.add((str(its.task), key))
         if (held := unique_key(stored_unique)) is not None:
-            free(session, session.lane(lane).task, held, id_)
+            free(session, its.task, held, id_)
     for table in _TABLES:
         session.run_many(table, [(number,) for number in numbers])
     if keys:
