@@ -11,7 +11,7 @@ ARGS =
 SHELL = /bin/sh
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: help demo test check test-stores chaos test-cron bench docs test-all coverage format python clean
+.PHONY: help demo test check mutants test-stores chaos test-cron bench docs test-all coverage format python clean
 
 # What the caller's shell has set for an environment of its own must not reach into ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -51,6 +51,10 @@ check: ## format, lint, types and the fast tests, as before a commit (about 3 mi
 	@$(run) ruff check --quiet .
 	@$(run) mypy
 	@$(run) pytest -q $(spread) -m "not slow" $(ARGS)
+
+mutants: ## apply the faults of tests/mutants/ one at a time, and list which tests find them (hours); ARGS="core --tier check"
+	$(setup) dev,docs
+	@.venv/bin/python tools/mutants.py $(ARGS)
 
 test-stores: ## the tests of stores with all of them on the oldest PostgreSQL too, and with three times as many stories
 	$(setup) test
