@@ -29,10 +29,10 @@ def at(minutes: float) -> Position:
 
 
 def read(
-    cache: PositionCache, minutes: float, *, is_end: bool = True, is_long: bool = False, took: float = 0.0
+    cache: PositionCache, minutes: float, *, is_end: bool = True, is_at_limit: bool = False, took: float = 0.0
 ) -> bool:
     """Record a claim that reads up to so many minutes after noon."""
-    end = ReadEnd(at(minutes), took, is_end=is_end, is_long=is_long)
+    end = ReadEnd(at(minutes), took, is_end=is_end, is_at_limit=is_at_limit)
     return cache.advance(cache.positions(), {SOURCE: end}, NOON + 2 * HOUR)
 
 
@@ -99,7 +99,7 @@ def test_an_announcement_in_front_of_the_position_is_seen_by_claims_that_began_b
     assert start(cache) == at(20)
 
 
-def test_a_short_read_begins_anew_at_a_job_that_was_announced_in_front_of_it() -> None:
+def test_a_read_below_the_limit_restarts_at_a_job_that_was_announced_in_front_of_it() -> None:
     """Other lines filled the claim: the job may precede all that were not read."""
     cache = PositionCache()
     read(cache, 10, is_end=False)
@@ -114,9 +114,9 @@ def test_a_short_read_begins_anew_at_a_job_that_was_announced_in_front_of_it() -
     assert not cache.positions().is_close(SOURCE)
 
 
-def test_a_long_read_comes_to_its_end_before_the_job_that_was_announced_in_front_of_it() -> None:
+def test_a_read_at_the_limit_finishes_before_the_job_that_was_announced_in_front_of_it() -> None:
     cache = PositionCache()
-    read(cache, 10, is_end=False, is_long=True)
+    read(cache, 10, is_end=False, is_at_limit=True)
     for minutes in (5, 7):
         cache.pull(at(minutes)[0])
     assert start(cache) == at(10)
@@ -133,7 +133,7 @@ def test_a_read_comes_to_its_end_however_often_jobs_are_announced_in_front_of_it
     for minutes in range(10, 60):
         began = cache.positions()
         cache.pull(NOON)
-        end = ReadEnd(at(minutes), is_end=False, is_long=minutes == 10)
+        end = ReadEnd(at(minutes), is_end=False, is_at_limit=minutes == 10)
         assert cache.advance(began, {SOURCE: end}, NOON + 2 * HOUR)
     assert start(cache) == at(59)
     assert read(cache, 60)
@@ -221,7 +221,7 @@ def test_a_read_from_the_start_of_other_queues_does_not_send_back_the_one_that_i
     assert start(cache) == at(10)
 
 
-def test_queues_that_are_left_out_in_turn_do_not_send_back_a_long_read() -> None:
+def test_queues_that_are_left_out_in_turn_do_not_restart_a_read_at_the_limit() -> None:
     """Each claim of a busy node may leave out another queue; such a read would never come to its end."""
     cache = PositionCache()
     others: Subject = (Scope.QUEUE, "full at other times")
@@ -232,7 +232,7 @@ def test_queues_that_are_left_out_in_turn_do_not_send_back_a_long_read() -> None
         assert began.of(SOURCE, without) == (START if minutes == 10 else at(minutes - 10))
         is_end = minutes == 60
         cut_short = cache.advance(
-            began, {SOURCE: ReadEnd(at(minutes), is_end=is_end, is_long=True, without=without)}, NOON + 2 * HOUR
+            began, {SOURCE: ReadEnd(at(minutes), is_end=is_end, is_at_limit=True, without=without)}, NOON + 2 * HOUR
         )
     assert cut_short, "the queue that is open now was left out before"
     assert start(cache, others) == START
@@ -280,7 +280,7 @@ def test_no_job_is_in_front_of_a_position_that_was_announced_and_not_read(story:
                 jobs -= {
                     (due, of_full) for due, of_full in jobs_seen if first <= due < last and not (of_full and without)
                 }
-                end = ReadEnd(at(last), is_end=last == 60, is_long=length > 10, without=without)
+                end = ReadEnd(at(last), is_end=last == 60, is_at_limit=length > 10, without=without)
                 cut_short = cache.advance(began, {SOURCE: end}, NOON + 2 * HOUR)
                 progress = cache._progress[SOURCE]
                 if last == 60 and not cut_short:

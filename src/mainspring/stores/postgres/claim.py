@@ -212,20 +212,20 @@ def _take(at: datetime | None, request: ClaimRequest, cache: ClaimCache, sight: 
     grabbed = yield from _grab(at, request, cache, positions, sight.began)
     left = {source: ReadEnd(position) for source, position in positions.items()}
     if grabbed is None:
-        return Taken((), _with_durations(left, picked.ends), sight.now)
+        return Taken((), _updated(picked.ends, left), sight.now)
     empty = [read for read in sight.reads if read.source not in positions]
     due = [grabbed.next_due, next_due(replace(sight, reads=empty), Picked(), {})]
     soonest = min((instant for instant in due if instant is not None), default=None)
-    return Taken(grabbed.deliveries, _with_durations(left | grabbed.ends, picked.ends), soonest)
+    return Taken(grabbed.deliveries, _updated(picked.ends, left | grabbed.ends), soonest)
 
 
-def _with_durations(ends: Mapping[Source, ReadEnd], of: Mapping[Source, ReadEnd]) -> dict[Source, ReadEnd]:
-    """Return `of`, and of some sources where another statement ended; the duration is that of the read."""
-    return {**of, **{source: end._replace(took=of[source].took) for source, end in ends.items()}}
+def _updated(reads: Mapping[Source, ReadEnd], later: Mapping[Source, ReadEnd]) -> dict[Source, ReadEnd]:
+    """Return the ends of reads with the positions of a later statement; durations remain those of the reads."""
+    return {**reads, **{source: end._replace(took=reads[source].took) for source, end in later.items()}}
 
 
 def _are_empty(reads: Sequence[Read], full: AbstractSet[Subject]) -> bool:
-    """Return whether no job can be taken of these lines, those included that were not read."""
+    """Return whether these lines have no claimable job, neither among the jobs read nor behind them."""
     return all(
         read.source.line.gate in full
         or (
@@ -270,7 +270,7 @@ def wider(scan: Scan, picked: Picked, most: int) -> Scan | None:
     entries = min(max(scan.first, scan.entries) * MORE, bound)
     if deep == scan.deep and entries <= scan.entries:
         return None
-    return scan._replace(deep=deep, entries=entries, is_longest=entries == bound) if deep else None
+    return scan._replace(deep=deep, entries=entries, is_at_limit=entries == bound) if deep else None
 
 
 def _gates_to_hold(sight: Sight, picked: Picked) -> list[Gate]:

@@ -157,7 +157,7 @@ class Handle:
     def _dues(self, new: Sequence[NewJob]) -> set[datetime]:
         """Return when these are due.
 
-        To be called before the transaction that enqueues them: positions move on until it commits.
+        Call it before the transaction that enqueues them: positions advance until its commit.
         """
         now = self.now()
         return {when if isinstance(when, datetime) else now + when for when in {job.run_at for job in new}}

@@ -46,8 +46,8 @@ class Holdings:
         """Record that a claim was left without an answer."""
         self._is_doubtful = True
 
-    def tried(self, verb: Callable[[], Verb[T]], failed: Callable[[], None]) -> Callable[[], Verb[T]]:
-        """Wrap a claim, so that each retry records first that the try before was left without an answer."""
+    def tried(self, verb: Callable[[], Verb[T]], on_failure: Callable[[], None]) -> Callable[[], Verb[T]]:
+        """Wrap a claim: before each retry, record that the try before had no answer, and call `on_failure`."""
         calls = 0
 
         def call() -> Verb[T]:
@@ -55,7 +55,7 @@ class Holdings:
             calls += 1
             if calls > 1:
                 self.doubt()
-                failed()
+                on_failure()
             return verb()
 
         return call

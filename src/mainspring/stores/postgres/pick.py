@@ -143,7 +143,7 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
             _position(reader, sight),
             read.took,
             is_end=read.reached is None,
-            is_long=read.is_long,
+            is_at_limit=read.is_at_limit,
             without=sight.asked.without(read.source.line),
         )
     return picked

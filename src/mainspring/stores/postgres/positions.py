@@ -6,14 +6,14 @@ claim. It is a hint: a transaction that commits late, or one that is rolled back
 front of it. Those are found by a read from the start, about once a second, or less often where such a read takes long.
 
 A statement reads a bounded number of entries that the node may not claim. Where there are more, several claims share
-the read: each continues where the one before has ended. Until its end such a read is *under way*. Where one claim has
-read as many entries as it may, no announcement makes the read begin anew any more (`is_long`). A job that is announced
-in front of it is left to the next read, which begins there; otherwise a line with more entries than are read between
-two announcements would never be read to its end.
+the read: each continues where the one before has ended. Until its end such a read is *under way*. After one claim has
+read as many entries as it may, announcements no longer restart the read (`must_finish`): a job that is announced in
+front of it is left to the next read, which begins there. Otherwise a line with more entries than are read between two
+announcements would never be read to its end.
 
 Claims leave out queues and tasks that are full or have no room on the node, and these change from one claim to the
 next. So a position records, for each of them, from where on it has passed its jobs (`skipped`): the first claim that no
-longer leaves it out begins there, unless a long read is under way, which comes to its end first.
+longer leaves it out begins there, unless a read has to finish first.
 """
 
 import math
@@ -57,8 +57,8 @@ class ReadEnd(NamedTuple):
     """Seconds."""
     is_end: bool = True
     """False: the bound of index entries was reached, and there may be more."""
-    is_long: bool = False
-    """The claim read as many index entries as it may."""
+    is_at_limit: bool = False
+    """The claim has read as many index entries as one claim may."""
     without: AbstractSet[Subject] = frozenset()
     """Queues and tasks that it left out."""
 
@@ -73,8 +73,8 @@ class Progress(NamedTuple):
     """Seconds that the last read from the start took, in one or several claims."""
     is_under_way: bool = False
     """The last read did not come to the end of the line: the next one continues at the position."""
-    is_long: bool = False
-    """It is under way, and comes to its end before announced jobs in front of it are read."""
+    must_finish: bool = False
+    """Whether the read under way goes on to its end before announced jobs in front of it are read."""
     announced: Position | None = None
     """From there on jobs were announced that no read has covered."""
     skipped: Mapping[Subject, Position] = _NONE_SKIPPED
@@ -88,10 +88,10 @@ class Progress(NamedTuple):
     def start(self, without: AbstractSet[Subject]) -> Position:
         """Return where a claim begins that leaves out these queues and tasks.
 
-        A long read goes on although one that it left out is open again: rooms change with every claim, and a line with
-        many entries would never be read to its end.
+        A read that has to finish is not restarted for a queue or task that has room again: rooms change with every
+        claim, and a line with many entries would never be read to its end.
         """
-        if not self.skipped or self.is_long:
+        if not self.skipped or self.must_finish:
             return self.position
         return min([self.position, *(at for subject, at in self.skipped.items() if subject not in without)])
 
@@ -103,7 +103,7 @@ class Progress(NamedTuple):
         if back >= self.position:
             return self if skipped is self.skipped else self._replace(skipped=skipped)
         announced = back if self.announced is None else min(self.announced, back)
-        return self._replace(position=self.position if self.is_long else back, announced=announced, skipped=skipped)
+        return self._replace(position=self.position if self.must_finish else back, announced=announced, skipped=skipped)
 
 
 class Positions(NamedTuple):
@@ -172,7 +172,7 @@ class PositionCache:
         return began._replace(valid=kept, is_whole=True)
 
     def advance(self, began: Positions, ends: Mapping[Source, ReadEnd], now: datetime) -> bool:
-        """Record a claim that started at `began`; return whether there may be jobs in front that it did not look for."""
+        """Record a claim that started at `began`; return whether it may have left out claimable jobs in front."""
         latest, clock = (now - LATE, START[1]), time.monotonic()
         found = {source: _progress(began, source, end, latest, clock) for source, end in ends.items()}
         is_open_again = any(one.skipped.keys() - ends[source].without for source, one in found.items())
@@ -222,17 +222,17 @@ def _progress(began: Positions, source: Source, end: ReadEnd, latest: Position, 
     start = began.of(source, end.without)
     skipped = dict.fromkeys(end.without, start)
     if stored is not None and stored.skipped:
-        goes_on = before is not None and before.is_long
+        goes_on = before is not None and before.must_finish
         skipped |= {subject: at for subject, at in stored.skipped.items() if goes_on or subject in end.without}
     is_whole = before is None or before.whole_at == math.inf
     took = end.took if before is None else before.took + end.took if is_whole else before.took
-    is_long = not end.is_end and (end.is_long or (before is not None and before.is_long))
-    progress = Progress(min(end.position, latest), math.inf, took, not end.is_end, is_long, skipped=skipped)
+    must_finish = not end.is_end and (end.is_at_limit or (before is not None and before.must_finish))
+    progress = Progress(min(end.position, latest), math.inf, took, not end.is_end, must_finish, skipped=skipped)
     if before is not None and not is_whole:
         progress = progress._replace(whole_at=before.whole_at)
     elif end.is_end:
         progress = progress._replace(whole_at=clock + pause_after(took))
-    if before is None or not before.is_long or before.announced is None:
+    if before is None or not before.must_finish or before.announced is None:
         return progress
     return progress.pulled(before.announced)
 

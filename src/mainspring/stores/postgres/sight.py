@@ -64,8 +64,8 @@ class Read:
     """How many were read at most."""
     took: float = 0.0
     """Seconds."""
-    is_long: bool = False
-    """Whether as many index entries were read as one claim may read."""
+    is_at_limit: bool = False
+    """Whether as many index entries were read as one claim may."""
 
     @property
     def is_cut(self) -> bool:
@@ -163,8 +163,8 @@ class Scan(NamedTuple):
     """Sources of which more entries are read, because the first ones were of jobs that the request may not claim."""
     entries: int = 0
     """How many of these."""
-    is_longest: bool = False
-    """No claim may read more entries of these."""
+    is_at_limit: bool = False
+    """Whether one claim may not read more entries of these."""
     full: frozenset[Subject] = frozenset()
     """Gates whose jobs are left out (`lines_of`), because they were in front of others."""
 
@@ -223,7 +223,11 @@ def look(at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: P
             cache.looked_into_gaps(began, gaps, took[0])
         reads = [
             _read(
-                source, by_place[place], most[place - 1], took[place], is_long=scan.is_longest and source in scan.deep
+                source,
+                by_place[place],
+                most[place - 1],
+                took[place],
+                is_at_limit=scan.is_at_limit and source in scan.deep,
             )
             for place, source in enumerate(sources, start=1)
         ]
@@ -330,7 +334,7 @@ def _durations(rows: Sequence[Row]) -> dict[int, float]:
     return durations
 
 
-def _read(source: Source, row: Row, most: int, took: float, *, is_long: bool) -> Read:
+def _read(source: Source, row: Row, most: int, took: float, *, is_at_limit: bool) -> Read:
     _, ids, times, queues, tasks, cares, keys, reached_at, reached_id, later = row[:10]
     jobs = [
         Seen(source.priority, run_at, id_, queue, name(task), care, None if key is None else shown_key(key))
@@ -339,4 +343,4 @@ def _read(source: Source, row: Row, most: int, took: float, *, is_long: bool) ->
         )
     ]
     reached = None if reached_at is None else (reached_at, reached_id)
-    return Read(source, jobs, reached, later, most, took, is_long)
+    return Read(source, jobs, reached, later, most, took, is_at_limit)

@@ -165,23 +165,23 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
     async def _claim(self, request: ClaimRequest, holdings: Holdings) -> tuple[Claimed, bool]:
         """Claim once; returns also whether to go on at once, because all jobs that were read were blocked."""
         cache = self._claim_cache
-        # If a transaction is rolled back, its jobs are in front of the positions that were recorded in it.
-        failed = cache.positions.forget
-        grab = holdings.tried(lambda: claim.grab(self._at, request, cache), failed)
+        # After a rollback, jobs are in front of the positions that were recorded in the transaction.
+        forget = cache.positions.forget
+        grab = holdings.tried(lambda: claim.grab(self._at, request, cache), forget)
         grabbed = await self._run(grab) if cache.expects else None
         if grabbed is not None:
             return grabbed, False
         held: Sequence[Gate] = through.gates_asked(cache, request) if cache.gated else ()
         tried: Sequence[Name] = through.probes_asked(cache, request) if held else ()
         if not held:
-            plain = holdings.tried(lambda: claim.claim(self._at, request, cache), failed)
+            plain = holdings.tried(lambda: claim.claim(self._at, request, cache), forget)
             claimed, held, tried = await self._run(plain)
             if claimed is not None:
                 return claimed, False
-        gated = holdings.tried(lambda: through.claim_through_gates(self._at, request, cache, held, tried), failed)
-        through_gates = await self._run(gated, whole=True)
-        through_gates.record(cache)
-        return through_gates.claimed, through_gates.again
+        gated = holdings.tried(lambda: through.claim_through_gates(self._at, request, cache, held, tried), forget)
+        given, again, counted = await self._run(gated, whole=True)
+        cache.counted(counted)
+        return given, again
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         self._connections.must_be_open()

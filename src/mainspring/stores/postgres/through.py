@@ -36,23 +36,6 @@ class Held(NamedTuple):
     """Which it does: the others are in somebody else's hands."""
 
 
-class ClaimedThroughGates(NamedTuple):
-    """Result of a claim through gates, and what is to be recorded when its transaction is committed."""
-
-    claimed: Claimed
-    counted: Sequence[Gate]
-    """Gates behind which every job that runs has its place."""
-    reopened: datetime | None
-    """Due time of the first job that was parked and is claimable now."""
-    again: bool = False
-    """Whether to claim again at once: it needs other gates, or parked so many blocked jobs that others may go first."""
-
-    def record(self, cache: ClaimCache) -> None:
-        cache.counted(self.counted)
-        if self.reopened is not None:  # a claim that began before the commit did not find these jobs
-            cache.positions.pull(self.reopened)
-
-
 class Chosen(NamedTuple):
     """What a claim through gates has come to."""
 
@@ -67,18 +50,22 @@ class Chosen(NamedTuple):
 
 def claim_through_gates(
     at: datetime | None, request: ClaimRequest, cache: ClaimCache, held: Sequence[Gate], tried: Sequence[Name] = ()
-) -> Verb[ClaimedThroughGates]:
-    """Claim what has gates or breakers to pass, these at most, and what has none. One transaction."""
+) -> Verb[tuple[Claimed, bool, Sequence[Gate]]]:
+    """Claim what has gates or breakers to pass, these at most, and what has none. One transaction.
+
+    Says also whether to do it again at once: it gave nothing, and has parked so many blocked jobs that it is better to
+    let others have the gates for a moment. And behind which gates all that runs has its place.
+    """
     held = (yield from gates.hold(held)) if held else []
     left = yield from gates.count_again(cache.uncounted(held))
     counted = [gate for gate in held if gate not in left]
-    waiting, reopened = yield from _reopen(at, request, cache, held)
+    waiting = yield from _reopen(at, request, cache, held)
     probing = (yield from breakers.hold_for_a_probe(at, tried)) if tried else {}
     chosen = yield from _choose_through(at, request, cache, held, Held(tried, probing))
     if chosen is None:
         cache.gated = True  # so that all gates and breakers are held next time
         yield from gates.free(waiting)
-        return ClaimedThroughGates(Claimed(deliveries=()), counted, reopened, again=True)
+        return Claimed(deliveries=()), True, counted
     sight, picked, keys, behind, obstructed = chosen
     deliveries = yield from take(at, request, sight, picked)
     yield from gates.pass_through(request.node, sight, keys, deliveries)
@@ -94,8 +81,7 @@ def claim_through_gates(
     cache.gated = any(sight.gates_of(job) for job in picked.jobs)
     found = [sight.now] if obstructed or missed or cut_short else [next_due(sight, picked, keys)]
     due = min((instant for instant in (*found, *later) if instant is not None), default=None)
-    claimed = Claimed(deliveries=deliveries, next_due=due, changes=changes)
-    return ClaimedThroughGates(claimed, counted, reopened, again=obstructed and not deliveries)
+    return Claimed(deliveries=deliveries, next_due=due, changes=changes), obstructed and not deliveries, counted
 
 
 def _is_due_behind(sight: Sight, but_for: Collection[Name]) -> bool:
@@ -115,23 +101,21 @@ def _try(sight: Sight, probing: Mapping[Name, Kept]) -> None:
 
 def _reopen(
     at: datetime | None, request: ClaimRequest, cache: ClaimCache, held: Sequence[Gate]
-) -> Verb[tuple[list[tuple[Name, str]], datetime | None]]:
+) -> Verb[list[tuple[Name, str]]]:
     """Make jobs claimable that were parked behind a key which was freed or has opened.
 
-    Returns the keys behind which others are still parked, and when the first of these jobs is due.
+    Returns the keys behind which others are still parked.
     """
     names = {(gate.scope, gate.name) for gate in held}
     waiting: list[tuple[Name, str]] = []
-    reopened: list[datetime] = []
     for task in sorted(request.tasks, key=str):
         gate = cache.rules.keyed(task)
         if gate is not None and (gate.scope, gate.name) in names:
             back = yield from gates.reopen(at, task, gate)
             if back.least is not None:
                 cache.announced(back.least)
-                reopened.append(back.least)
             waiting += back.more
-    return waiting, min(reopened, default=None)
+    return waiting
 
 
 def _choose_through(

@@ -24,7 +24,7 @@ def delete(session: Session, numbers: Sequence[int], *, pruned: bool = False) ->
             places.vacate_job(session, id_)
         its = session.readable_lane(lane)
         if its is None:
-            continue  # of a task that is unknown, no key can be freed
+            continue  # keys are stored by task, and the task cannot be read
         if key is not None:
             keys.add((str(its.task), key))
         if (held := unique_key(stored_unique)) is not None:
