@@ -32,6 +32,7 @@ def test_what_people_write_is_read_as_they_mean_it(written: Duration, meant: tim
     ("", "write it as"),
     ("90", "write it as"),
     ("1 0s", "write it as"),
+    ("1h 5x", "write it as"),
     (" ", "write it as"),
     ("soon", "write it as"),
     ("5s3m", "largest first"),
