@@ -14,7 +14,7 @@ from mainspring import Limit, Mainspring
 from mainspring.core.job import WAITING, NodeId
 from mainspring.core.limits import Rate
 from mainspring.core.names import Name
-from mainspring.core.turns import MAX_WAIT_S, WAVE_S, group_of, wave_of
+from mainspring.core.turns import MAX_WAIT_S, WAVE_S, group_name, wave_number
 from mainspring.runtime import claimer
 from mainspring.runtime.claim_turns import MAX_PENDING, ClaimTurns
 from mainspring.runtime.node import Node
@@ -69,7 +69,7 @@ class AnnouncingStore(MemoryStore):
         enqueued = await super().enqueue(new)
         now = self.now()
         due = min(job.run_at if not isinstance(job.run_at, timedelta) else now + job.run_at for job in new)
-        self.send(JobsAnnounced(key=f"key-{next(self._keys)}", jobs=len(new), dues=(due,)))
+        self.send(JobsAnnounced(key=f"key-{next(self._keys)}", jobs=len(new), due_times=(due,)))
         return enqueued
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
@@ -77,7 +77,7 @@ class AnnouncingStore(MemoryStore):
         after = [one.change.after for one in settlements]
         waiting = [job.run_at for job in after if job is not None and job.state in WAITING]
         if waiting:
-            self.send(JobsAnnounced(key=f"key-{next(self._keys)}", jobs=len(waiting), dues=(min(waiting),)))
+            self.send(JobsAnnounced(key=f"key-{next(self._keys)}", jobs=len(waiting), due_times=(min(waiting),)))
         return settled
 
     async def claim(self, request: ClaimRequest) -> Claimed:
@@ -360,9 +360,9 @@ class Sent:
 ME = NodeId("me")
 PEERS = [NodeId(f"peer-{number}") for number in range(11)]
 TASKS: frozenset[Name] = frozenset()
-GROUP = group_of(TASKS, None)
-LAST_KEY = next(key for key in map(str, count()) if wave_of(key, ME, PEERS) == 3)
-FIRST_KEY = next(key for key in map(str, count()) if wave_of(key, ME, PEERS) == 0)
+GROUP = group_name(TASKS, None)
+LAST_KEY = next(key for key in map(str, count()) if wave_number(key, ME, PEERS) == 3)
+FIRST_KEY = next(key for key in map(str, count()) if wave_number(key, ME, PEERS) == 0)
 
 
 def view(node: NodeId, time: VirtualTime, *, alive: bool = True, queues: tuple[str, ...] | None = None) -> NodeView:
@@ -441,8 +441,8 @@ async def test_a_node_that_is_not_in_the_list_claims_at_once(
     assert wake.take()
 
 
-@pytest.mark.parametrize("how", [{"local": True}, {"for_everyone": True}, {"jobs": 100}])
-async def test_a_commit_of_this_process_or_for_everyone_leads_to_a_claim_at_once(
+@pytest.mark.parametrize("how", [{"local": True}, {"for_all_nodes": True}, {"jobs": 100}])
+async def test_a_commit_of_this_process_or_for_all_nodes_leads_to_a_claim_at_once(
     turns: ClaimTurns, wake: Notifier, how: dict[str, bool | int]
 ) -> None:
     turns.receive(JobsAnnounced(key=LAST_KEY, **how, were_held_back=True))  # type: ignore[arg-type]
@@ -463,9 +463,9 @@ async def test_a_claim_that_left_nothing_answers_what_was_announced_before_it_an
     turns: ClaimTurns, sent: Sent, wake: Notifier
 ) -> None:
     turns.receive(JobsAnnounced(key="before", jobs=1, local=True, were_held_back=True))
-    begun = turns.begin_claim()
+    start = turns.begin_claim()
     turns.receive(JobsAnnounced(key=LAST_KEY, jobs=1, were_held_back=True))
-    turns.end_claim(begun, tasks=TASKS, jobs=1, is_drained=True)
+    turns.end_claim(start, tasks=TASKS, jobs=1, is_drained=True)
     assert sent.taken == [JobsTaken(group=GROUP, keys=("before",))]
     assert wake.take()
     await asyncio.sleep(MAX_WAIT_S)
@@ -516,7 +516,7 @@ async def test_jobs_that_are_due_later_are_remembered_and_not_answered_before(
     turns: ClaimTurns, sent: Sent, wake: Notifier, virtual_time: VirtualTime
 ) -> None:
     now = virtual_time.clock.now()
-    turns.receive(JobsAnnounced(key="a", dues=(now, now + timedelta(seconds=1)), local=True))
+    turns.receive(JobsAnnounced(key="a", due_times=(now, now + timedelta(seconds=1)), local=True))
     turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=1, is_drained=True)
     assert [taken.keys for taken in sent.taken] == [("a",)]
     assert wake.take()
@@ -529,7 +529,7 @@ async def test_jobs_that_are_due_later_are_remembered_and_not_answered_before(
 
 
 async def test_what_is_due_after_the_horizon_is_left_to_the_next_look(turns: ClaimTurns, wake: Notifier) -> None:
-    turns.receive(JobsAnnounced(key="a", dues=(turns._now() + timedelta(hours=1),), local=True))
+    turns.receive(JobsAnnounced(key="a", due_times=(turns._now() + timedelta(hours=1),), local=True))
     assert not turns._pending
     assert not wake.take()
 
@@ -566,7 +566,7 @@ async def test_a_turn_at_a_freed_place_does_not_wait_for_the_job_that_freed_it(
     turns: ClaimTurns, wake: Notifier
 ) -> None:
     later = turns._now() + timedelta(hours=1)
-    turns.receive(JobsAnnounced(key=FIRST_KEY, dues=(later,), were_held_back=True))
+    turns.receive(JobsAnnounced(key=FIRST_KEY, due_times=(later,), were_held_back=True))
     assert wake.take()
 
 
@@ -577,7 +577,7 @@ async def test_the_next_due_time_is_reported_with_taken_jobs_and_other_nodes_tak
     turns.receive(JobsAnnounced(key="a", were_held_back=True, local=True))
     assert wake.take()
     turns.end_claim(turns.begin_claim(), tasks=TASKS, jobs=1, is_drained=True, next_due=due)
-    assert sent.taken == [JobsTaken(group=GROUP, keys=("a",), dues=(due,))]
+    assert sent.taken == [JobsTaken(group=GROUP, keys=("a",), due_times=(due,))]
     turns.receive(sent.taken[0])
     await asyncio.sleep(0.999)
     assert not wake.take()

@@ -121,7 +121,7 @@ async def test_a_backlog_of_another_task_is_walked_over_by_several_claims(
 ) -> None:
     """Each reads a bounded number of entries and goes on where the last one ended, however long that takes."""
     monkeypatch.setattr(claim, "MAX_ENTRIES", 1500)
-    monkeypatch.setattr(positions, "EVERY_S", 0.0)
+    monkeypatch.setattr(positions, "READ_FROM_START_INTERVAL_S", 0.0)
     async with crowd(postgres, postgres_schema) as those:
         node = await those.node()
         since = node.store.now() - HOUR
@@ -258,7 +258,7 @@ async def test_announcements_do_not_keep_claims_from_walking_over_a_backlog(
 ) -> None:
     """During each claim, a job is enqueued that is due now, and one that is due since long ago."""
     monkeypatch.setattr(claim, "MAX_ENTRIES", 1500)
-    monkeypatch.setattr(positions, "EVERY_S", 0.0)
+    monkeypatch.setattr(positions, "READ_FROM_START_INTERVAL_S", 0.0)
     async with crowd(postgres, postgres_schema) as those:
         node, other = await those.node(), await those.open()
         unwatch = node.store.watch(lambda: None)
@@ -445,7 +445,7 @@ async def test_jobs_whose_commit_took_long_are_claimed_when_they_are_announced(
     postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch, *, unique: bool, is_lost: bool
 ) -> None:
     """They are due since the statement began; meanwhile positions have moved on."""
-    for name in ("EVERY_S", "SELDOM_S"):
+    for name in ("READ_FROM_START_INTERVAL_S", "MAX_READ_FROM_START_INTERVAL_S"):
         monkeypatch.setattr(positions, name, 3600.0)
     async with crowd(postgres, postgres_schema) as those:
         node, other = await those.node(), await those.open()
@@ -487,7 +487,7 @@ async def test_a_job_that_is_given_back_in_front_of_a_read_that_others_cut_short
     postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line of the rest begins with more jobs of a limited task than are read at first, and these fill each claim."""
-    for name in ("EVERY_S", "SELDOM_S"):
+    for name in ("READ_FROM_START_INTERVAL_S", "MAX_READ_FROM_START_INTERVAL_S"):
         monkeypatch.setattr(positions, name, 3600.0)
     async with crowd(postgres, postgres_schema) as those:
         node = await those.node(tasks=[LIMITED, FREE, OTHER])
@@ -508,7 +508,7 @@ async def test_a_claim_whose_commit_fails_finds_the_same_jobs_again(
     postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch, *, is_limited: bool
 ) -> None:
     """Claims through limits are transactions, and all claims are behind a pooler."""
-    for name in ("EVERY_S", "SELDOM_S"):
+    for name in ("READ_FROM_START_INTERVAL_S", "MAX_READ_FROM_START_INTERVAL_S"):
         monkeypatch.setattr(positions, name, 3600.0)
     async with crowd(postgres, postgres_schema) as those:
         store = PostgresStore(postgres.dsn(), schema=postgres_schema)

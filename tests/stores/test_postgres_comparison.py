@@ -24,7 +24,7 @@ def server(postgres: Server) -> Iterator[None]:
     SERVERS.append(postgres)
     with pytest.MonkeyPatch.context() as patch:
         # In stories there are few jobs; a claim is to read so few at a time that it has to park, and to read more.
-        patch.setattr(sight, "FIRST_ENTRIES", -3)
+        patch.setattr(sight, "FIRST_ENTRIES_PER_SOURCE", -3)
         patch.setattr(through, "MANY", 2)
         yield
     SERVERS.clear()

@@ -11,7 +11,7 @@ from mainspring.core.job import NodeId
 from mainspring.core.limits import Gate, Scope
 from mainspring.stores.postgres import PostgresStore, nodes
 from mainspring.stores.postgres.lines import Source
-from mainspring.stores.postgres.positions import EVERY_S
+from mainspring.stores.postgres.positions import READ_FROM_START_INTERVAL_S
 from mainspring.stores.postgres.statements import in_schema
 from mainspring.stores.records import Claimed, NodeRecord, Process
 from tests.servers.postgres import Server
@@ -86,7 +86,7 @@ async def listening(store: PostgresStore) -> AsyncIterator[None]:
 
 def looks_since(began: float) -> float:
     """Return how often a line may have been read from its start since then; the first time may come at once."""
-    return (time.monotonic() - began) / EVERY_S + 1.7
+    return (time.monotonic() - began) / READ_FROM_START_INTERVAL_S + 1.7
 
 
 def looked_until(node: Node) -> dict[Source, float]:

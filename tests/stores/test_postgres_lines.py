@@ -17,11 +17,11 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import Lost
 from mainspring.stores.circuits import Kept
-from mainspring.stores.postgres.lines import Asked, Kind, Line, Source, lines_of
+from mainspring.stores.postgres.lines import Line, LineIndex, RequestLines, Source, lines_of
 from mainspring.stores.postgres.pick import pick
 from mainspring.stores.postgres.positions import Positions, ReadEnd
 from mainspring.stores.postgres.rules import LONG_AGO, Rules
-from mainspring.stores.postgres.sight import Read, Seen, Sight
+from mainspring.stores.postgres.sight import CandidateJob, Sight, SourceRead
 from mainspring.stores.postgres.statements import Statement, in_schema
 from mainspring.stores.records import ClaimRequest
 from tests.servers.postgres import Server
@@ -72,28 +72,30 @@ def requests(draw: st.DrawFn) -> ClaimRequest:
     )
 
 
-def holds(asked: Asked, line: Line, task: Name, queue: str) -> bool:
+def holds(request_lines: RequestLines, line: Line, task: Name, queue: str) -> bool:
     """Return whether jobs of a task in a queue are read in a line."""
-    if line.kind is Kind.TASK and str(task) != line.name:
+    if line.kind is LineIndex.TASK and str(task) != line.name:
         return False
-    if line.kind is Kind.QUEUE and queue != line.name:
+    if line.kind is LineIndex.QUEUE and queue != line.name:
         return False
     if queue in line.not_in_rest:
         return False
-    subjects = {(Scope.QUEUE, queue), (Scope.TASK, str(task))} if line.kind is Kind.SUSPECT else {(Scope.QUEUE, queue)}
+    subjects = (
+        {(Scope.QUEUE, queue), (Scope.TASK, str(task))} if line.kind is LineIndex.SUSPECT else {(Scope.QUEUE, queue)}
+    )
     named = line.named is None or queue in line.named
-    return task in line.tasks and named and asked.without(line).isdisjoint(subjects)
+    return task in line.tasks and named and request_lines.left_out_of(line).isdisjoint(subjects)
 
 
 @given(rules(), requests(), st.sampled_from([*TASKS, OTHER]), st.sampled_from([*QUEUES, "another"]))
 def test_a_job_that_a_request_may_have_is_in_one_line_and_any_other_in_none(
     some: Rules, request: ClaimRequest, task: Name, queue: str
 ) -> None:
-    asked = lines_of(some, request, NOW)
+    request_lines = lines_of(some, request, NOW)
     refused = task in some.unclosed and some.refusal(task, NOW) is not None
     may_have = task in request.tasks and queue not in some.paused and request.room_in(queue) > 0 and not refused
 
-    held = [line.kind is Kind.SUSPECT for line in asked.lines if holds(asked, line, task, queue)]
+    held = [line.kind is LineIndex.SUSPECT for line in request_lines.lines if holds(request_lines, line, task, queue)]
     assert sorted(held) == ([False, True] if may_have else [])
 
 
@@ -103,10 +105,10 @@ def test_jobs_behind_a_full_gate_are_only_in_the_line_of_that_gate(
 ) -> None:
     gate = scope, str(task) if scope is Scope.TASK else queue
     some = dataclasses.replace(some, gates={**some.gates, gate: Gate(scope=scope, name=gate[1], concurrency=1)})
-    asked = lines_of(some, request, NOW, {gate})
+    request_lines = lines_of(some, request, NOW, {gate})
 
-    for line in (line for line in asked.lines if holds(asked, line, task, queue)):
-        assert (line.kind, line.name) == (Kind(str(scope)), gate[1])
+    for line in (line for line in request_lines.lines if holds(request_lines, line, task, queue)):
+        assert (line.kind, line.name) == (LineIndex(str(scope)), gate[1])
 
 
 @given(rules(), requests())
@@ -118,15 +120,18 @@ def test_the_number_of_lines_depends_on_what_is_declared(some: Rules, request: C
 def test_a_claim_stops_in_front_of_jobs_that_were_not_read() -> None:
     """Of the higher priority, only jobs were read that the request may not claim; there may be others behind them."""
     request = ClaimRequest(node=NodeId("n"), term=1, tasks=frozenset(TASKS), room=1, suspects=0)
-    asked = lines_of(Rules(), request, NOW)
-    (line,) = asked.lines
-    low = Seen(10, NOW, JobId(UUID(int=1)), "default", TASKS[0], 0, None)
+    request_lines = lines_of(Rules(), request, NOW)
+    (line,) = request_lines.lines
+    low = CandidateJob(10, NOW, JobId(UUID(int=1)), "default", TASKS[0], 0, None)
     sight = Sight(
         now=NOW,
         horizon=NOW,
         rules=Rules(),
-        asked=asked,
-        reads=[Read(Source(line, 50), (), (NOW, UUID(int=9)), None, 1), Read(Source(line, 10), [low], None, None, 1)],
+        request_lines=request_lines,
+        reads=[
+            SourceRead(Source(line, 50), (), (NOW, UUID(int=9)), None, 1),
+            SourceRead(Source(line, 10), [low], None, None, 1),
+        ],
         passages={},
         full=frozenset(),
         keyed={},

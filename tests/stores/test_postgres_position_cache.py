@@ -13,13 +13,20 @@ from mainspring.core.limits import Scope
 from mainspring.core.names import Name
 from mainspring.stores.postgres import positions
 from mainspring.stores.postgres.claim_cache import ClaimCache
-from mainspring.stores.postgres.lines import Kind, Line, Source, Subject
-from mainspring.stores.postgres.positions import LONG_S, SELDOM_S, START, Position, PositionCache, ReadEnd
+from mainspring.stores.postgres.lines import Line, LineIndex, Source, Subject
+from mainspring.stores.postgres.positions import (
+    MAX_READ_FROM_START_INTERVAL_S,
+    SLOW_READ_S,
+    START,
+    Position,
+    PositionCache,
+    ReadEnd,
+)
 
 NOON = datetime(2031, 5, 6, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 TASKS = frozenset({Name("", "mail.send")})
-LINE = Line(Kind.ALL, "", TASKS, None, rest=True)
+LINE = Line(LineIndex.ALL, "", TASKS, None, rest=True)
 SOURCE = Source(LINE, 50)
 FULL: Subject = (Scope.QUEUE, "full")
 
@@ -51,7 +58,7 @@ def due_for_a_read_from_the_start(cache: PositionCache) -> None:
 def test_reads_from_the_start_are_repeated_soon_however_long_one_took(took: float) -> None:
     cache = PositionCache()
     read(cache, 1, took=took)
-    assert cache._progress[SOURCE].whole_at - time.monotonic() <= SELDOM_S
+    assert cache._progress[SOURCE].whole_at - time.monotonic() <= MAX_READ_FROM_START_INTERVAL_S
 
 
 def test_a_read_that_several_claims_share_is_not_begun_anew_before_its_end() -> None:
@@ -60,18 +67,18 @@ def test_a_read_that_several_claims_share_is_not_begun_anew_before_its_end() -> 
         read(cache, minutes, is_end=False, took=1e9)
         assert start(cache) == at(minutes)
     read(cache, 9, took=0.1)
-    assert cache._progress[SOURCE].whole_at < time.monotonic() + SELDOM_S + 1
+    assert cache._progress[SOURCE].whole_at < time.monotonic() + MAX_READ_FROM_START_INTERVAL_S + 1
 
 
 def test_a_claim_that_has_to_find_all_goes_on_with_a_read_under_way() -> None:
     """Without notifications, each empty claim has to read from the start, and would never come to the end of this line."""
     cache = PositionCache()
-    read(cache, 1, is_end=False, took=LONG_S / 2)
+    read(cache, 1, is_end=False, took=SLOW_READ_S / 2)
     assert cache.from_start().of(SOURCE) == at(1)
-    read(cache, 2, took=LONG_S / 4)
+    read(cache, 2, took=SLOW_READ_S / 4)
     assert cache.from_start().of(SOURCE) == START
     due_for_a_read_from_the_start(cache)
-    read(cache, 2, took=2 * LONG_S)
+    read(cache, 2, took=2 * SLOW_READ_S)
     assert cache.from_start().of(SOURCE) == at(2), "it took long a moment ago"
 
 
@@ -311,7 +318,7 @@ def test_no_job_is_in_front_of_a_position_that_was_announced_and_not_read(story:
 
 def test_a_line_is_read_in_the_priorities_that_it_has_had() -> None:
     cache = ClaimCache()
-    queues = [Line(Kind.QUEUE, name, TASKS, None) for name in ("a", "b")]
+    queues = [Line(LineIndex.QUEUE, name, TASKS, None) for name in ("a", "b")]
     cache.learn([(queues[0], priority) for priority in (7, 90)])
     assert [(source.line.name, source.priority) for source in cache.sources(queues)] == [
         ("a", 90),
@@ -342,7 +349,7 @@ def test_gaps_that_take_long_are_not_looked_into_at_each_announcement() -> None:
     gaps = cache.gaps([LINE], whole=True)
     began = cache.positions.positions()
     cache.announced(NOON)
-    cache.looked_into_gaps(began, gaps, 2 * LONG_S)
+    cache.looked_into_gaps(began, gaps, 2 * SLOW_READ_S)
     cache.announced(NOON)
     assert cache.gaps([LINE], whole=False) == []
     assert cache.gaps([LINE], whole=True) == []

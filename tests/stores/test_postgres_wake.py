@@ -143,40 +143,45 @@ def threads() -> list[str]:
 
 def due(payload: str) -> datetime | None:
     announced = decode(payload).announced
-    return announced.dues[0] if announced is not None and announced.dues else None
+    return announced.due_times[0] if announced is not None and announced.due_times else None
 
 
 @pytest.mark.parametrize(
-    "dues", [(), (NOON,), (datetime(1970, 1, 1, tzinfo=UTC),), (datetime(1, 1, 1, tzinfo=UTC), NOON, NOON + SECOND)]
+    "due_times",
+    [(), (NOON,), (datetime(1970, 1, 1, tzinfo=UTC),), (datetime(1, 1, 1, tzinfo=UTC), NOON, NOON + SECOND)],
 )
 @pytest.mark.parametrize("were_held_back", [True, False])
-@pytest.mark.parametrize(("jobs", "for_everyone"), [(None, False), (7, False), (None, True)])
+@pytest.mark.parametrize(("jobs", "for_all_nodes"), [(None, False), (7, False), (None, True)])
 @pytest.mark.parametrize("group", ["", "abc"])
-@pytest.mark.parametrize("anything", [True, False])
+@pytest.mark.parametrize("other_change", [True, False])
 def test_an_announcement_is_read_as_it_was_written(
-    dues: tuple[datetime, ...],
+    due_times: tuple[datetime, ...],
     jobs: int | None,
     group: str,
     *,
     were_held_back: bool,
-    for_everyone: bool,
-    anything: bool,
+    for_all_nodes: bool,
+    other_change: bool,
 ) -> None:
     announced = JobsAnnounced(
         key="key",
-        dues=dues,
+        due_times=due_times,
         were_held_back=were_held_back,
         jobs=jobs,
-        for_everyone=for_everyone,
+        for_all_nodes=for_all_nodes,
         group=group,
         local=True,
     )
-    assert decode(encode_announcement(announced, anything=anything), local=True) == (announced, None, anything)
+    assert decode(encode_announcement(announced, other_change=other_change), local=True) == (
+        announced,
+        None,
+        other_change,
+    )
 
 
-@pytest.mark.parametrize("dues", [(), (NOON,), (NOON, NOON + SECOND)])
-def test_a_report_of_taken_jobs_is_read_as_it_was_written(dues: tuple[datetime, ...]) -> None:
-    taken = JobsTaken(group="group", keys=("key", "@1"), dues=dues)
+@pytest.mark.parametrize("due_times", [(), (NOON,), (NOON, NOON + SECOND)])
+def test_a_report_of_taken_jobs_is_read_as_it_was_written(due_times: tuple[datetime, ...]) -> None:
+    taken = JobsTaken(group="group", keys=("key", "@1"), due_times=due_times)
     assert decode(encode_taken(taken)) == (None, taken, False)
 
 
@@ -210,48 +215,48 @@ def test_a_key_or_group_that_is_not_ours_is_never_sent_back(word: str) -> None:
 def test_payloads_that_wait_are_merged_into_as_few_as_possible() -> None:
     outgoing = Outgoing()
     assert not outgoing.is_waiting
-    for number, dues in enumerate([(NOON,), (NOON - SECOND,), (NOON + SECOND, NOON + 2 * SECOND)]):
-        outgoing.announce(JobsAnnounced(key=f"key{number}", dues=dues, jobs=1))
+    for number, due_times in enumerate([(NOON,), (NOON - SECOND,), (NOON + SECOND, NOON + 2 * SECOND)]):
+        outgoing.announce(JobsAnnounced(key=f"key{number}", due_times=due_times, jobs=1))
         assert outgoing.is_waiting
     outgoing.ended = True
-    outgoing.report_taken(JobsTaken(group="a", keys=("1",), dues=(NOON,)))
+    outgoing.report_taken(JobsTaken(group="a", keys=("1",), due_times=(NOON,)))
     outgoing.report_taken(JobsTaken(group="b", keys=("2",)))
-    outgoing.report_taken(JobsTaken(group="a", keys=("3",), dues=(NOON - SECOND,)))
-    merged = JobsAnnounced(key="key2", dues=(NOON - SECOND, NOON + SECOND, NOON + 2 * SECOND), jobs=3)
+    outgoing.report_taken(JobsTaken(group="a", keys=("3",), due_times=(NOON - SECOND,)))
+    merged = JobsAnnounced(key="key2", due_times=(NOON - SECOND, NOON + SECOND, NOON + 2 * SECOND), jobs=3)
     assert outgoing.payloads(NOON) == [
-        encode_announcement(merged, anything=False),
-        encode_taken(JobsTaken(group="a", keys=("1", "3"), dues=(NOON - SECOND, NOON))),
+        encode_announcement(merged, other_change=False),
+        encode_taken(JobsTaken(group="a", keys=("1", "3"), due_times=(NOON - SECOND, NOON))),
         "taken b - 2",
     ]
-    outgoing.anything = True
+    outgoing.other_change = True
     assert outgoing.payloads(NOON)[0].startswith("also ")
 
 
-def test_a_count_that_is_unknown_stays_so_and_everyone_stays_everyone() -> None:
+def test_a_count_that_is_unknown_stays_so_and_all_nodes_stay_all_nodes() -> None:
     outgoing = Outgoing()
-    outgoing.announce(JobsAnnounced(key="a", dues=(NOON,), jobs=1))
-    outgoing.announce(JobsAnnounced(key="b", for_everyone=True))
+    outgoing.announce(JobsAnnounced(key="a", due_times=(NOON,), jobs=1))
+    outgoing.announce(JobsAnnounced(key="b", for_all_nodes=True))
     outgoing.announce(JobsAnnounced(key="c", jobs=1))
-    assert outgoing.announced == JobsAnnounced(key="c", dues=(NOON,), for_everyone=True)
+    assert outgoing.announced == JobsAnnounced(key="c", due_times=(NOON,), for_all_nodes=True)
 
 
 def test_a_place_that_was_freed_is_not_hidden_by_a_job_that_is_due_later() -> None:
     outgoing = Outgoing()
     outgoing.announce(JobsAnnounced(key="a", were_held_back=True))
-    outgoing.announce(JobsAnnounced(key="b", dues=(NOON,), jobs=1))
+    outgoing.announce(JobsAnnounced(key="b", due_times=(NOON,), jobs=1))
     (payload,) = outgoing.payloads(NOON - SECOND)
-    assert decode(payload).announced == JobsAnnounced(key="b", dues=(NOON,), were_held_back=True)
+    assert decode(payload).announced == JobsAnnounced(key="b", due_times=(NOON,), were_held_back=True)
 
 
 def test_notifications_that_could_not_be_sent_come_before_later_ones() -> None:
     earlier, later = Outgoing(), Outgoing()
-    earlier.announce(JobsAnnounced(key="a", dues=(NOON,), jobs=1))
+    earlier.announce(JobsAnnounced(key="a", due_times=(NOON,), jobs=1))
     earlier.report_taken(JobsTaken(group="g", keys=("a",)))
-    earlier.anything = True
-    later.announce(JobsAnnounced(key="b", dues=(NOON,), jobs=1))
+    earlier.other_change = True
+    later.announce(JobsAnnounced(key="b", due_times=(NOON,), jobs=1))
     earlier.merge(later)
     assert earlier.payloads(NOON) == [
-        encode_announcement(JobsAnnounced(key="b", dues=(NOON,), jobs=2), anything=True),
+        encode_announcement(JobsAnnounced(key="b", due_times=(NOON,), jobs=2), other_change=True),
         "taken g - a",
     ]
 
@@ -260,10 +265,12 @@ def test_a_payload_keeps_within_the_limit_of_postgresql() -> None:
     outgoing = Outgoing()
     for number in range(1000):
         due = NOON + number * SECOND
-        outgoing.announce(JobsAnnounced(key=f"{number:016}", dues=(due,), were_held_back=True, jobs=1, group="g" * 12))
-        outgoing.report_taken(JobsTaken(group="g" * 12, keys=(f"{number:016}",), dues=(due,)))
+        outgoing.announce(
+            JobsAnnounced(key=f"{number:016}", due_times=(due,), were_held_back=True, jobs=1, group="g" * 12)
+        )
+        outgoing.report_taken(JobsTaken(group="g" * 12, keys=(f"{number:016}",), due_times=(due,)))
     keys = tuple(f"@{number:016}" for number in range(1000))
-    outgoing.report_taken(JobsTaken(group="h" * 12, keys=keys, dues=(NOON,) * 1000))
+    outgoing.report_taken(JobsTaken(group="h" * 12, keys=keys, due_times=(NOON,) * 1000))
     assert len(outgoing.payloads(NOON)) == 3
     assert all(len(payload) < 8000 for payload in outgoing.payloads(NOON))
 
@@ -337,8 +344,8 @@ async def test_what_has_no_time_does_not_hide_what_has_one(postgres: Server, pos
         await until(lambda: notified, "both are heard of")
         await asyncio.sleep(0.1)
         received = [decode(payload) for _, payload in notified]
-        assert min(one.announced.dues[0] for one in received if one.announced) == NOON - SECOND
-        assert any(one.is_other_change for one in received)
+        assert min(one.announced.due_times[0] for one in received if one.announced) == NOON - SECOND
+        assert any(one.other_change for one in received)
 
 
 @on_real_time
@@ -627,11 +634,11 @@ async def test_jobs_are_announced_here_at_once_and_there_under_the_same_key(
         here.bells.announce([NOON], 3)
         (mine,) = here.notices
         assert isinstance(mine, JobsAnnounced)
-        assert (mine.jobs, mine.dues, mine.local, mine.group) == (3, (NOON,), True, "here")
+        assert (mine.jobs, mine.due_times, mine.local, mine.group) == (3, (NOON,), True, "here")
         await until(lambda: there.notices, "it is received")
         (theirs,) = there.notices
         assert isinstance(theirs, JobsAnnounced)
-        assert (theirs.key, theirs.jobs, theirs.dues, theirs.local, theirs.group) == (
+        assert (theirs.key, theirs.jobs, theirs.due_times, theirs.local, theirs.group) == (
             mine.key,
             3,
             (NOON,),
@@ -640,7 +647,7 @@ async def test_jobs_are_announced_here_at_once_and_there_under_the_same_key(
         )
         assert there.hints[-1] == NOON
 
-        there.bells.taken(JobsTaken(group="there", keys=(theirs.key,)))
+        there.bells.report_taken(JobsTaken(group="there", keys=(theirs.key,)))
         await until(lambda: len(here.notices) > 1, "the report is received")
         assert here.notices[1] == JobsTaken(group="there", keys=(mine.key,))
 
@@ -651,7 +658,7 @@ async def test_a_commit_that_was_reported_here_is_not_reported_again_by_its_own_
 ) -> None:
     async with process(postgres.dsn(), postgres_schema) as here, process(postgres.dsn(), postgres_schema) as there:
         await here.subscribe()
-        hint = here.bells.hint([NOON], jobs=1, anything=False)
+        hint = here.bells.hint([NOON], jobs=1, other_change=False)
         assert hint is not None
         here.bells.told(hint)
         postgres.sql("SELECT pg_notify(%s, %s)", list(hint))
@@ -669,14 +676,14 @@ async def test_a_report_of_taken_jobs_does_not_wait_for_the_pause_between_notifi
     postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with process(postgres.dsn(), postgres_schema) as here, heard(postgres, postgres_schema) as notified:
-        here.bells.ended()
+        here.bells.report_ended()
         await until(lambda: notified, "it is connected")
         monkeypatch.setattr(post, "PAUSE", 60.0)
-        here.bells.ended()
-        here.bells.taken(JobsTaken(group="g", keys=("a",)))
+        here.bells.report_ended()
+        here.bells.report_taken(JobsTaken(group="g", keys=("a",)))
         await until(lambda: len(notified) == 3, "both were sent")
         assert [payload for _, payload in notified[1:]] == [ENDED, "taken g - a"]
-        here.bells.taken(JobsTaken(group="g", keys=("b",)))
+        here.bells.report_taken(JobsTaken(group="g", keys=("b",)))
         await asyncio.sleep(0.1)
         assert len(notified) == 3, "but there is a pause between two of them"
 
@@ -687,11 +694,11 @@ async def test_what_rings_a_watcher_and_what_a_node_is_told(postgres: Server, po
         await here.subscribe()
         here.bells.watch(here.ring)
         here.forget()
-        here.bells.ended()
+        here.bells.report_ended()
         assert (here.rings, here.notices) == (1, [])
         here.bells.committed(None)
         assert (here.rings, here.notices) == (2, [OtherChange()])
-        here.bells.taken(JobsTaken(group="g", keys=("a",)))
+        here.bells.report_taken(JobsTaken(group="g", keys=("a",)))
         assert (here.rings, here.notices[1:]) == (2, [JobsTaken(group="g", keys=("a",))])
         here.bells.committed(NOON)
         assert here.rings == 3
@@ -720,7 +727,7 @@ async def test_the_end_of_a_job_announces_jobs_only_where_it_frees_a_place(
             await until(lambda: OtherChange() in notices, "it listens")
 
             def announced() -> list[tuple[int | None, bool]]:
-                jobs = [one for one in notices if isinstance(one, JobsAnnounced) and not one.for_everyone]
+                jobs = [one for one in notices if isinstance(one, JobsAnnounced) and not one.for_all_nodes]
                 return [(one.jobs, one.were_held_back) for one in jobs]
 
             await (await plain.enqueue()).result("30s")

@@ -23,7 +23,7 @@ MAX_WAIT_S: Final = 0.075
 """Seconds after which all nodes claim, however many they are: a job is started within 100 ms if any node has room."""
 
 
-def wave_of(key: str, me: NodeId, peers: Iterable[NodeId], *, jobs: int = 1) -> int:
+def wave_number(key: str, me: NodeId, peers: Iterable[NodeId], *, jobs: int = 1) -> int:
     """Return the wave in which a node claims, counted from 0, for an announcement of so many jobs.
 
     `peers` are the live nodes of its group, with or without the node itself.
@@ -33,12 +33,12 @@ def wave_of(key: str, me: NodeId, peers: Iterable[NodeId], *, jobs: int = 1) -> 
     return (rank // max(1, jobs) + 1).bit_length() - 1
 
 
-def wait_of(wave: int) -> float:
+def wave_delay_s(wave: int) -> float:
     """Return the seconds for which a wave waits."""
     return min(wave * WAVE_S, MAX_WAIT_S)
 
 
-def group_of(tasks: Iterable[Name], queues: Iterable[str] | None) -> str:
+def group_name(tasks: Iterable[Name], queues: Iterable[str] | None) -> str:
     """Return a short name for all nodes that claim these tasks from these queues; None: from every queue."""
     words = [*sorted(map(str, tasks)), "", *(["*"] if queues is None else ["", *sorted(queues)])]
     return blake2b("\n".join(words).encode(), digest_size=6).hexdigest()

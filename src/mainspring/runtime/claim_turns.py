@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, assert_never
 
 from mainspring.core.job import NodeId
 from mainspring.core.names import Name
-from mainspring.core.turns import group_of, wait_of, wave_of
+from mainspring.core.turns import group_name, wave_delay_s, wave_number
 from mainspring.stores.announcements import Announcements, JobsAnnounced, JobsTaken, Notice, OtherChange
 from mainspring.stores.records import NodeRecord, NodeView
 from mainspring.supervise import Notifier
@@ -30,7 +30,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingAnnouncement:
     """An announcement and its turn."""
 
     jobs: int | None
@@ -38,7 +38,7 @@ class Pending:
     """None: the turn has come."""
 
 
-class Begun(NamedTuple):
+class ClaimStart(NamedTuple):
     """Announcements that a claim handles, and what was known when it began."""
 
     keys: tuple[str, ...]
@@ -64,7 +64,7 @@ class ClaimTurns:
         """Tasks and queues of this node, as other nodes read them."""
         self._group = ""
         self._peers: tuple[NodeId, ...] = ()
-        self._pending: dict[str, Pending] = {}
+        self._pending: dict[str, PendingAnnouncement] = {}
         self._may_be_left = True
         """Whether the last claim may have left jobs that are due."""
 
@@ -100,15 +100,15 @@ class ClaimTurns:
         self._group, self._peers = "", ()
         if mine is not None:
             self._claimed = _claimed_by(mine)
-            self._group = group_of(*self._claimed)
+            self._group = group_name(*self._claimed)
             self._peers = tuple(
                 view.node.id for view in nodes if view.alive and _claimed_by(view.node) == self._claimed
             )
 
     def _wait(self, key: str, jobs: int | None = None, *, after: bool = False) -> float:
         """Return the seconds until the turn of this node; `after`: one wave later."""
-        wave = wave_of(key, self._me, self._peers, jobs=jobs or 1)
-        return wait_of(wave + after)
+        wave = wave_number(key, self._me, self._peers, jobs=jobs or 1)
+        return wave_delay_s(wave + after)
 
     # Notifications.
 
@@ -127,24 +127,24 @@ class ClaimTurns:
                 assert_never(notice)
 
     def _handle(self, notice: JobsAnnounced | JobsTaken) -> None:
-        if self._is_ended:  # it was on its way from another thread
+        if self._is_ended:  # a notification from another thread arrived after the end
             return
         if isinstance(notice, JobsAnnounced):
             self._announce(notice)
         elif notice.group == self._group:
             for key in notice.keys:
                 self._forget(key)
-            for at in notice.dues:
+            for at in notice.due_times:
                 self.remember_due(at)
 
     def _announce(self, notice: JobsAnnounced) -> None:
         now = self._now()
-        later = [at for at in notice.dues if at > now]
+        later = [at for at in notice.due_times if at > now]
         for at in later:
             self.remember_due(at)
-        if len(later) == len(notice.dues) and not notice.were_held_back:
+        if len(later) == len(notice.due_times) and not notice.were_held_back:
             return
-        if notice.local or notice.for_everyone:
+        if notice.local or notice.for_all_nodes:
             self._add(notice.key, notice.jobs, 0.0)
         else:
             sender_comes_first = bool(notice.group) and notice.group == self._group
@@ -167,13 +167,13 @@ class ClaimTurns:
             self._forget_all()
             self._may_be_left = True
         if wait > 0:
-            timer = asyncio.get_running_loop().call_later(wait, self._come, key)
-            self._pending[key] = Pending(jobs, timer)
+            timer = asyncio.get_running_loop().call_later(wait, self._start_turn, key)
+            self._pending[key] = PendingAnnouncement(jobs, timer)
         else:
-            self._pending[key] = Pending(jobs, None)
+            self._pending[key] = PendingAnnouncement(jobs, None)
             self._wake.notify_one()
 
-    def _come(self, key: str) -> None:
+    def _start_turn(self, key: str) -> None:
         """Claim now: it is this node's turn."""
         if key in self._pending:
             self._pending[key].timer = None
@@ -181,40 +181,46 @@ class ClaimTurns:
 
     # Claims.
 
-    def begin_claim(self) -> Begun:
+    def begin_claim(self) -> ClaimStart:
         """Return what a claim that begins now handles: all announcements of jobs that are due."""
         now = (self._now() - _EPOCH) // _MICROSECOND
         keys = tuple(key for key in self._pending if not key.startswith("@") or int(key[1:]) <= now)
         counts = [self._pending[key].jobs for key in keys]
         known = [count for count in counts if count is not None]
         jobs = sum(known) if known and len(known) == len(counts) else None
-        begun = Begun(keys=keys, jobs=jobs, was_drained=not self._may_be_left)
+        start = ClaimStart(keys=keys, jobs=jobs, was_drained=not self._may_be_left)
         self._may_be_left = True  # also if the claim fails
-        return begun
+        return start
 
-    def skip_claim(self, begun: Begun) -> None:
+    def skip_claim(self, start: ClaimStart) -> None:
         """Record that there was no room to claim: announcements wait for the next free place."""
-        self._may_be_left = not begun.was_drained
+        self._may_be_left = not start.was_drained
 
     def end_claim(
-        self, begun: Begun, *, tasks: frozenset[Name], jobs: int, is_drained: bool, next_due: datetime | None = None
+        self,
+        start: ClaimStart,
+        *,
+        tasks: frozenset[Name],
+        jobs: int,
+        is_drained: bool,
+        next_due: datetime | None = None,
     ) -> None:
         """Record the end of a claim of these tasks that got so many jobs; `is_drained`: the store has no more due ones.
 
-        A claim that got as many jobs as were announced left none either, if there were none before. Other nodes drop
-        their turns by the report, so they receive `next_due` with it: otherwise they would not read it before their
-        next poll.
+        A claim that took as many jobs as were announced also left none, provided that the claim before had left none. The
+        report contains `next_due`: nodes that receive it drop their turns, and would otherwise not read that due time
+        before their next poll.
         """
-        is_drained = is_drained or (begun.was_drained and begun.jobs is not None and jobs >= begun.jobs)
+        is_drained = is_drained or (start.was_drained and start.jobs is not None and jobs >= start.jobs)
         self._may_be_left = not is_drained
-        known = [key for key in begun.keys if key in self._pending]
+        known = [key for key in start.keys if key in self._pending]
         for key in known:
             if is_drained or self._pending[key].timer is None:
                 self._forget(key)
         # Plugins may change the tasks between two renewals: a claim of fewer tasks does not cover those of the group.
         if is_drained and known and len(self._peers) > 1 and tasks == self._claimed[0]:
-            dues = () if next_due is None else (next_due,)
-            self._store.report_taken(JobsTaken(group=self._group, keys=tuple(known), dues=dues))
+            due_times = () if next_due is None else (next_due,)
+            self._store.report_taken(JobsTaken(group=self._group, keys=tuple(known), due_times=due_times))
 
     def _forget(self, key: str) -> None:
         pending = self._pending.pop(key, None)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from mainspring.clock import Clock
 from mainspring.core.names import Name
 from mainspring.errors import NodeGone
-from mainspring.runtime.claim_turns import Begun, ClaimTurns
+from mainspring.runtime.claim_turns import ClaimStart, ClaimTurns
 from mainspring.runtime.keeper import Membership
 from mainspring.runtime.runner import Runner
 from mainspring.stores.announcements import Announcements
@@ -32,13 +32,13 @@ JITTER: Final = 0.04  # by which a look may come sooner: nodes that started toge
 AGAIN: Final = 0.05  # what is due and was not given waits for something else to end
 
 
-class Result(NamedTuple):
-    """What became of one claim of a step."""
+class ClaimOutcome(NamedTuple):
+    """Outcome of one claim."""
 
     wait: float
     """Seconds to wait before the next claim."""
-    is_made: bool = False
-    """False: there was no room for it, or no task to ask for."""
+    was_sent: bool = False
+    """False: there was no free place, or no task to claim."""
     jobs: int = 0
     is_drained: bool = False
     """Whether no due job is left for this node."""
@@ -90,42 +90,42 @@ class Claimer:
         light, heavy = self._tasks()
         ahead = self._pace.ahead(self._runner.bodies_ended, self._clock.monotonic())
         self._runner.expects(ahead)
-        begun = self.turns.begin_claim() if self.turns else None
+        start = self.turns.begin_claim() if self.turns else None
         # Jobs for process slots are claimed first, or light jobs would take every place that becomes free.
         room, early = self._runner.room_for_heavy(ahead) if heavy else (0, 0)
         first = await self._claim(me, heavy, self._runner.take_heavy, room=room, ahead=early)
         # A last chance is claimed only when a place is free, which is never seen while light jobs are claimed ahead.
         ahead = 0 if early and first.wait == AGAIN else max(0, ahead - self._runner.buffered)
         second = await self._claim(me, light, self._runner.take, room=self._runner.room, ahead=ahead)
-        if self.turns and begun:
-            self._record(self.turns, begun, light | heavy, first, second)
+        if self.turns and start:
+            self._record(self.turns, start, light | heavy, first, second)
         wait = min(first.wait, second.wait)
         if wait <= 0:
             return Proceed()
         await asyncio.sleep(0)  # what was started begins now, and not after all that it takes to go to sleep: 0.1 ms
         return Sleep(wait, wakeable=True)
 
-    def _record(self, turns: ClaimTurns, begun: Begun, tasks: frozenset[Name], *results: Result) -> None:
-        if not any(one.is_made for one in results):
-            turns.skip_claim(begun)
+    def _record(self, turns: ClaimTurns, start: ClaimStart, tasks: frozenset[Name], *results: ClaimOutcome) -> None:
+        if not any(one.was_sent for one in results):
+            turns.skip_claim(start)
             return
-        dues = [one.next_due for one in results if one.next_due is not None]
+        due_times = [one.next_due for one in results if one.next_due is not None]
         turns.end_claim(
-            begun,
+            start,
             tasks=tasks,
             jobs=sum(one.jobs for one in results),
             is_drained=all(one.is_drained for one in results),
-            next_due=min(dues, default=None),
+            next_due=min(due_times, default=None),
         )
-        for due in dues if turns.is_reliable else ():
+        for due in due_times if turns.is_reliable else ():
             turns.remember_due(due)  # only now: announcements that the claim has handled are no longer pending
 
     async def _claim(
         self, me: Membership, tasks: frozenset[Name], take: Callable[[Delivery], None], *, room: int, ahead: int
-    ) -> Result:
+    ) -> ClaimOutcome:
         """Claim jobs of these tasks, as many as there is room for."""
         if not tasks or (room <= 0 and ahead <= 0):
-            return Result(self._look(), is_drained=not tasks)
+            return ClaimOutcome(self._look(), is_drained=not tasks)
         request = ClaimRequest(
             node=me.node,
             term=me.term,
@@ -146,10 +146,10 @@ class Claimer:
                 for delivery in claimed.deliveries:
                     take(delivery)
         except NodeGone:  # the keeper will learn it too, join again, and wake us
-            return Result(self._look(), is_made=True)
-        return Result(
+            return ClaimOutcome(self._look(), was_sent=True)
+        return ClaimOutcome(
             wait=self._wait(request, claimed),
-            is_made=True,
+            was_sent=True,
             jobs=len(claimed.deliveries),
             is_drained=self._is_drained(request, claimed),
             next_due=claimed.next_due if claimed.next_due and claimed.next_due > self._store.now() else None,
@@ -169,8 +169,8 @@ class Claimer:
             return self._look()
         due_in = (claimed.next_due - self._store.now()).total_seconds()
         if due_in > 0:
-            is_turn = self.turns is not None and self.turns.is_reliable  # other nodes wait for the same instant
-            return self._look() if is_turn else min(self._look(), due_in)
+            takes_turns = self.turns is not None and self.turns.is_reliable  # other nodes wait for the same instant
+            return self._look() if takes_turns else min(self._look(), due_in)
         if (
             request.ahead
         ):  # the next job may be a last chance, which is claimed only when no other waits and a place is free

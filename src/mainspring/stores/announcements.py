@@ -16,18 +16,18 @@ class JobsAnnounced(Struct, frozen=True, kw_only=True):
 
     key: str
     """Identifies the announcement; the same in all processes that receive it."""
-    dues: tuple[datetime, ...] = ()
+    due_times: tuple[datetime, ...] = ()
     """When the jobs are due: the earliest instant, and the first few that are still to come."""
     were_held_back: bool = False
-    """Jobs behind a limit or a breaker may be claimable now, whatever `dues` contains."""
+    """Jobs behind a limit or a breaker may be claimable now, whatever `due_times` contains."""
     jobs: int | None = None
     """Upper bound of their number; None: unknown, treated as one."""
-    for_everyone: bool = False
+    for_all_nodes: bool = False
     """Anything may have become claimable: nodes do not take turns."""
     local: bool = False
     """It was committed by this process."""
     group: str = ""
-    """Group of a node in the process that committed it, which claims at once (`core.turns.group_of`)."""
+    """Group of a node in the process that committed it, which claims at once (`core.turns.group_name`)."""
 
 
 class JobsTaken(Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class JobsTaken(Struct, frozen=True, kw_only=True):
 
     group: str
     keys: tuple[str, ...]
-    dues: tuple[datetime, ...] = ()
+    due_times: tuple[datetime, ...] = ()
     """When the next jobs are due, as far as these claims found."""
 
 
@@ -51,10 +51,11 @@ class Announcements(Protocol):
     """A store whose nodes can take turns at notifications."""
 
     def subscribe(self, listener: Callable[[Notice], None], group: Callable[[], str]) -> Callable[[], None]:
-        """Have `listener` called, in any thread, after commits by any process; returns a function that ends this.
+        """Call `listener`, in any thread, after commits by any process; return a function that unsubscribes.
 
-        `group` returns the group of the node that subscribes. As with `Wake.watch`, the last of several commits leads to
-        a call, and no call comes before its commit. Ends of jobs that free nothing and belong to no schedule lead to none.
+        `group` returns the group of the subscribing node. As with `Wake.watch`, several commits may lead to one call, which
+        comes after the last of them. The end of a job that frees no place, closes no breaker and belongs to no schedule
+        need not lead to a call.
         """
         ...
 

@@ -16,17 +16,30 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.stores.postgres.claim_cache import ClaimCache
 from mainspring.stores.postgres.deliver import delivery, run_at_of, take, traces_of, with_terms
-from mainspring.stores.postgres.lines import Asked, Kind, Line, Source, Subject, lines_of
+from mainspring.stores.postgres.lines import Line, LineIndex, RequestLines, Source, Subject, lines_of
 from mainspring.stores.postgres.pick import Picked, next_due, pick
 from mainspring.stores.postgres.positions import Position, Positions, ReadEnd
 from mainspring.stores.postgres.rows import Care, instant
 from mainspring.stores.postgres.rules import Rules
-from mainspring.stores.postgres.sight import MAX_ENTRIES, MORE, Read, Scan, Sight, first_scan, look, names
+from mainspring.stores.postgres.sight import (
+    ENTRIES_FACTOR,
+    MAX_ENTRIES,
+    ReadLimits,
+    Sight,
+    SourceRead,
+    first_read_limits,
+    look,
+    names,
+)
 from mainspring.stores.postgres.statements import statement
 from mainspring.stores.postgres.verb import Ask, Row, Verb
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery
 
-_GRAB: Final = {Kind.ALL: statement("grab"), Kind.TASK: statement("grab_task"), Kind.QUEUE: statement("grab_queue")}
+_GRAB: Final = {
+    LineIndex.ALL: statement("grab"),
+    LineIndex.TASK: statement("grab_task"),
+    LineIndex.QUEUE: statement("grab_queue"),
+}
 _ORDER: Final = itemgetter(2, 0)  # run_at and id
 _PRIORITY: Final = 21
 _CARE: Final = 22
@@ -48,7 +61,7 @@ class Passes(NamedTuple):
     breakers: Sequence[Name] = ()
 
 
-class Taken(NamedTuple):
+class TakeResult(NamedTuple):
     """Jobs that a claim took of those that it has read."""
 
     deliveries: tuple[Delivery, ...]
@@ -57,7 +70,7 @@ class Taken(NamedTuple):
     next_due: datetime | None
 
 
-class Grabbed(NamedTuple):
+class GrabResult(NamedTuple):
     """The result of a claim by one statement."""
 
     deliveries: tuple[Delivery, ...]
@@ -69,13 +82,13 @@ class Grabbed(NamedTuple):
 def grab(at: datetime | None, request: ClaimRequest, cache: ClaimCache) -> Verb[Claimed | None]:
     """Claim in one statement; None if no job is expected, or a limit, suspect or room of a queue restricts the choice.
 
-    If it gets as many jobs as it wanted, it does not look for others; the claim after it does. The statement reads any number
-    of entries that the request may not claim, so it is used only from positions behind which few are to be expected.
+    A full claim does not check whether more jobs are due; the next claim does. The statement reads any number of entries that
+    the request may not claim, so it is used only from positions behind which few are to be expected.
     """
     rules = cache.rules
-    asked = lines_of(rules, request, cache.now()) if cache.expects else None
-    line = None if asked is None else _only_line(cache, rules, request, asked)
-    if asked is None or line is None or len(_but_suspects(asked.lines)) > 1:
+    request_lines = lines_of(rules, request, cache.now()) if cache.expects else None
+    line = None if request_lines is None else _only_line(cache, rules, request, request_lines)
+    if request_lines is None or line is None or len(_but_suspects(request_lines.lines)) > 1:
         return None
     sources = cache.sources([line])
     began = cache.positions.positions()
@@ -95,7 +108,7 @@ def _grab(
     cache: ClaimCache,
     positions: Mapping[Source, Position],
     began: Positions,
-) -> Verb[Grabbed | None]:
+) -> Verb[GrabResult | None]:
     """Claim from one line, each source from its position on."""
     # No more last chances than can start. This limits other jobs too, so only if the claim before met last chances.
     wanted = request.room if cache.last_chances and request.ahead else request.room + request.ahead
@@ -104,7 +117,7 @@ def _grab(
     rules = cache.rules
     line = next(iter(positions)).line
     gaps = cache.gaps([line], whole=False)
-    cache.expect(began, expects=False)  # a statement that fails is not repeated as it was
+    cache.expect(began, expects=False)  # if this statement fails, the next claim starts with peek.sql
     rows = yield Ask(
         _GRAB[line.kind],
         (
@@ -120,8 +133,8 @@ def _grab(
             wanted,
             request.room,
             request.number,
-            line.name if line.kind is Kind.TASK else names(line.tasks),
-            line.name if line.kind is Kind.QUEUE else list(line.not_in_rest),
+            line.name if line.kind is LineIndex.TASK else names(line.tasks),
+            line.name if line.kind is LineIndex.QUEUE else list(line.not_in_rest),
         ),
     )
     if not rows:
@@ -142,7 +155,7 @@ def _grab(
     deliveries = with_terms(rules, tuple(delivery(request.node, row, traces.get(row[0])) for row in rows))
     # A breaker that is not closed will let a job pass at some time.
     due = now if expects or cache.last_chances or rules.unclosed & request.tasks else _later(rows[0])
-    return Grabbed(deliveries, ends, now, due)
+    return GrabResult(deliveries, ends, now, due)
 
 
 def _later(row: Row) -> datetime | None:
@@ -154,18 +167,18 @@ def _later(row: Row) -> datetime | None:
 
 
 def _but_suspects(lines: Sequence[Line]) -> list[Line]:
-    return [line for line in lines if line.kind is not Kind.SUSPECT]
+    return [line for line in lines if line.kind is not LineIndex.SUSPECT]
 
 
-def _only_line(cache: ClaimCache, rules: Rules, request: ClaimRequest, asked: Asked) -> Line | None:
+def _only_line(cache: ClaimCache, rules: Rules, request: ClaimRequest, request_lines: RequestLines) -> Line | None:
     """Return the last line that a claim has to read, if every job in it may be taken."""
-    lines = _but_suspects(asked.lines)
+    lines = _but_suspects(request_lines.lines)
     if request.due_by is not None or (cache.suspects and request.suspects > 0) or not lines:
         return None
     line = lines[-1]
     if line.rest:
         return line
-    if len(lines) > 1 or line.kind is not Kind.QUEUE or request.room_in(line.name) < request.room + request.ahead:
+    if len(lines) > 1 or line.kind is not LineIndex.QUEUE or request.room_in(line.name) < request.room + request.ahead:
         return None
     return None if (Scope.QUEUE, line.name) in rules.gates else line
 
@@ -194,12 +207,14 @@ def claim(at: datetime | None, request: ClaimRequest, cache: ClaimCache) -> Verb
         began = cache.positions.positions()
 
 
-def _take(at: datetime | None, request: ClaimRequest, cache: ClaimCache, sight: Sight, picked: Picked) -> Verb[Taken]:
+def _take(
+    at: datetime | None, request: ClaimRequest, cache: ClaimCache, sight: Sight, picked: Picked
+) -> Verb[TakeResult]:
     """Take the chosen jobs, or all that are wanted of one line, if only the order restricts the choice.
 
     The latter takes others in place of jobs that are gone by then.
     """
-    line = _only_line(cache, sight.rules, request, sight.asked)
+    line = _only_line(cache, sight.rules, request, sight.request_lines)
     own = [read for read in sight.reads if read.source.line == line]
     others = [read for read in sight.reads if read.source.line != line]
     cache.only_rest = line is not None and _are_empty(others, sight.full)
@@ -207,16 +222,16 @@ def _take(at: datetime | None, request: ClaimRequest, cache: ClaimCache, sight: 
     if not picked.jobs or not cache.only_rest or any(read.reached is not None for read in own):
         deliveries = yield from take(at, request, sight, picked)
         missed = len(deliveries) < len(picked.jobs) or picked.cut_short
-        return Taken(deliveries, picked.ends, sight.now if missed else next_due(sight, picked, {}))
+        return TakeResult(deliveries, picked.ends, sight.now if missed else next_due(sight, picked, {}))
     positions = {read.source: read.jobs[0].position for read in own if read.jobs}
     grabbed = yield from _grab(at, request, cache, positions, sight.began)
     left = {source: ReadEnd(position) for source, position in positions.items()}
     if grabbed is None:
-        return Taken((), _updated(picked.ends, left), sight.now)
+        return TakeResult((), _updated(picked.ends, left), sight.now)
     empty = [read for read in sight.reads if read.source not in positions]
     due = [grabbed.next_due, next_due(replace(sight, reads=empty), Picked(), {})]
     soonest = min((instant for instant in due if instant is not None), default=None)
-    return Taken(grabbed.deliveries, _updated(picked.ends, left | grabbed.ends), soonest)
+    return TakeResult(grabbed.deliveries, _updated(picked.ends, left | grabbed.ends), soonest)
 
 
 def _updated(reads: Mapping[Source, ReadEnd], later: Mapping[Source, ReadEnd]) -> dict[Source, ReadEnd]:
@@ -224,7 +239,7 @@ def _updated(reads: Mapping[Source, ReadEnd], later: Mapping[Source, ReadEnd]) -
     return {**reads, **{source: end._replace(took=reads[source].took) for source, end in later.items()}}
 
 
-def _are_empty(reads: Sequence[Read], full: AbstractSet[Subject]) -> bool:
+def _are_empty(reads: Sequence[SourceRead], full: AbstractSet[Subject]) -> bool:
     """Return whether these lines have no claimable job, neither among the jobs read nor behind them."""
     return all(
         read.source.line.gate in full
@@ -241,36 +256,36 @@ def _choose(
 ) -> Verb[tuple[Sight, Picked]]:
     """Read as much as is needed to choose: of the line of the rest one job, if all others are probably empty."""
     most = max(1, request.room + request.ahead)
-    scan = first_scan(cache, request)
-    asked = lines_of(cache.rules, request, cache.now())
-    line = _only_line(cache, cache.rules, request, asked) if cache.only_rest else None
+    read_limits = first_read_limits(cache, request)
+    request_lines = lines_of(cache.rules, request, cache.now())
+    line = _only_line(cache, cache.rules, request, request_lines) if cache.only_rest else None
     if line is not None and all(map(began.is_close, cache.sources([line]))):
-        scan = scan._replace(of_rest=1)
+        read_limits = read_limits._replace(of_rest=1)
     while True:
-        sight = yield from look(at, request, cache, began, scan)
+        sight = yield from look(at, request, cache, began, read_limits)
         picked = pick(sight, request, {})
         others = [read for read in sight.reads if not read.source.line.rest]
-        is_enough = scan.of_rest == 1 and bool(picked.jobs) and _are_empty(others, sight.full)
-        more = None if is_enough else wider(scan, picked, most)
+        is_enough = read_limits.of_rest == 1 and bool(picked.jobs) and _are_empty(others, sight.full)
+        more = None if is_enough else widen(read_limits, picked, most)
         if more is None:
             return sight, picked
-        scan, began = more, sight.began
+        read_limits, began = more, sight.began
 
 
-def wider(scan: Scan, picked: Picked, most: int) -> Scan | None:
-    """Return what to read instead, if a claim had to stop in front of jobs that were not read; None: more would not help."""
+def widen(read_limits: ReadLimits, picked: Picked, most: int) -> ReadLimits | None:
+    """Return wider limits if a claim had to stop in front of jobs that were not read; None: reading more would not help."""
     if not picked.cut:
         return None
-    if in_front := picked.in_front - scan.full:
-        return scan._replace(full=scan.full | in_front)
+    if full_in_front := picked.full_in_front - read_limits.full:
+        return read_limits._replace(full=read_limits.full | full_in_front)
     if any(len(read.jobs) >= read.most < most for read in picked.cut):
-        return scan._replace(most=most, of_rest=most, suspects=most)
-    deep = scan.deep.union(read.source for read in picked.cut if read.reached is not None)
-    bound = MAX_ENTRIES // max(1, len(deep))
-    entries = min(max(scan.first, scan.entries) * MORE, bound)
-    if deep == scan.deep and entries <= scan.entries:
+        return read_limits._replace(most=most, of_rest=most, suspects=most)
+    reread = read_limits.reread.union(read.source for read in picked.cut if read.reached is not None)
+    bound = MAX_ENTRIES // max(1, len(reread))
+    entries = min(max(read_limits.first_entries, read_limits.reread_entries) * ENTRIES_FACTOR, bound)
+    if not reread or (reread == read_limits.reread and entries <= read_limits.reread_entries):
         return None
-    return scan._replace(deep=deep, entries=entries, is_at_limit=entries == bound) if deep else None
+    return read_limits._replace(reread=reread, reread_entries=entries, is_at_limit=entries == bound)
 
 
 def _gates_to_hold(sight: Sight, picked: Picked) -> list[Gate]:

@@ -1,4 +1,4 @@
-"""What a store remembers between two claims: rules, priorities, positions, and whether jobs are to be expected."""
+"""Claim cache: rules, priorities, positions, and whether jobs are expected, kept between claims."""
 
 import threading
 import time
@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeAlias
 
 from mainspring.core.limits import Gate
-from mainspring.stores.postgres.lines import Kind, Line, Source, Subject
-from mainspring.stores.postgres.positions import LONG_S, PositionCache, Positions, pause_after
+from mainspring.stores.postgres.lines import Line, LineIndex, Source, Subject
+from mainspring.stores.postgres.positions import SLOW_READ_S, PositionCache, Positions, pause_after
 from mainspring.stores.postgres.rules import Rules
 
 _FIRST_PRIORITIES: Final = (50,)
@@ -16,7 +16,7 @@ _FIRST_PRIORITIES: Final = (50,)
 _BELOW_ALL: Final = -1
 _ABOVE_ALL: Final = 101
 
-_Index: TypeAlias = tuple[Kind, str]
+_Index: TypeAlias = tuple[LineIndex, str]
 """The part of an index that a line reads: which index, and of which queue or task."""
 
 
@@ -29,7 +29,7 @@ class Gap(NamedTuple):
 
 
 class ClaimCache:
-    """Used by several loops and threads at once: every value is replaced whole, or under a lock."""
+    """Cache between claims. Thread-safe: every value is replaced whole, or under a lock."""
 
     def __init__(self) -> None:
         self.rules = Rules()
@@ -90,7 +90,7 @@ class ClaimCache:
     @property
     def gaps_are_slow(self) -> bool:
         """Whether it took long to look into gaps."""
-        return self._gaps_took > LONG_S
+        return self._gaps_took > SLOW_READ_S
 
     def looked_into_gaps(self, began: Positions, gaps: Iterable[Gap], took: float | None = None) -> None:
         """Record that there was no job in these gaps, and how many seconds that took if it was measured."""
@@ -116,11 +116,11 @@ class ClaimCache:
         self.positions.forget()
 
     def uncounted(self, gates: Iterable[Gate]) -> list[Gate]:
-        """Return the gates that were not held before as they are now: jobs may run behind them that have no place."""
+        """Return gates that are new or have changed since they were counted: running jobs may have no place in them."""
         return [gate for gate in gates if self._counted.get((gate.scope, gate.name)) != gate]
 
     def counted(self, gates: Iterable[Gate]) -> None:
-        """Record that every job that runs behind these gates has its place: that was committed."""
+        """Record that every running job that needs a place in these gates has one, as of a committed transaction."""
         self._counted = self._counted | {(gate.scope, gate.name): gate for gate in gates}
 
     # What the next claim may expect

@@ -104,16 +104,16 @@ class Handle:
 
     def report_taken(self, taken: JobsTaken) -> None:
         if self._connections.is_open:
-            self._bells.taken(taken)
+            self._bells.report_taken(taken)
 
     @property
     def receives_announcements(self) -> bool:
         return self._bells.hears()
 
-    def _enqueued(self, new: Sequence[NewJob], dues: AbstractSet[datetime]) -> None:
+    def _enqueued(self, new: Sequence[NewJob], due_times: AbstractSet[datetime]) -> None:
         """Announce jobs that were enqueued, and nothing else."""
         if self._connections.is_open:
-            self._bells.announce(dues, len(new))
+            self._bells.announce(due_times, len(new))
 
     def _settled_changes(self, written: Sequence[Settlement]) -> None:
         """Report changes of jobs: announce what became claimable by them."""
@@ -128,11 +128,11 @@ class Handle:
         of_schedule = any(change.before.of_schedule for change in changes)  # a slot may wait for the end of its run
         if waiting or frees:
             jobs = None if frees else len(waiting)
-            self._bells.announce(waiting, jobs, were_held_back=frees, anything=of_schedule)
+            self._bells.announce(waiting, jobs, were_held_back=frees, other_change=of_schedule)
         elif of_schedule:
             self._bells.committed(None)
         else:
-            self._bells.ended()
+            self._bells.report_ended()
 
     def _may_free(self, written: Iterable[Settlement]) -> bool:
         """Return whether these ends may have freed a place of a limit, or closed a breaker."""
@@ -152,9 +152,9 @@ class Handle:
 
     def _since(self, new: Sequence[NewJob]) -> datetime:
         """Since when the first of these is due."""
-        return min(self._dues(new))
+        return min(self._due_times(new))
 
-    def _dues(self, new: Sequence[NewJob]) -> set[datetime]:
+    def _due_times(self, new: Sequence[NewJob]) -> set[datetime]:
         """Return when these are due.
 
         Call it before the transaction that enqueues them: positions advance until its commit.
@@ -171,8 +171,8 @@ class Handle:
 
         PostgreSQL commits transactions that notify one after the other, and prepares none for a two-phase commit.
         """
-        dues = () if least is None else (least,)
-        return self._bells.hint(dues, burst=HINTS_AT_ONCE) if self._settings.notify else None
+        due_times = () if least is None else (least,)
+        return self._bells.hint(due_times, burst=HINTS_AT_ONCE) if self._settings.notify else None
 
     def _own(self, transaction: PostgresTransaction) -> PostgresTransaction:
         if not transaction.is_on(self._settings):
@@ -183,7 +183,7 @@ class Handle:
         """Report that jobs which were held back may be claimable, however long they have been due."""
         self._claim_cache.positions.forget()
         if self._connections.is_open:
-            self._bells.opened()
+            self._bells.announce_all_jobs()
 
 
 _ALL: Final["weakref.WeakSet[Handle]"] = weakref.WeakSet()

@@ -23,7 +23,7 @@ Subject: TypeAlias = tuple[Scope, str]
 """A queue or a task."""
 
 
-class Kind(Enum):
+class LineIndex(Enum):
     """Which index a line is read from."""
 
     ALL = "all"
@@ -35,7 +35,7 @@ class Kind(Enum):
 class Line(NamedTuple):
     """Waiting jobs in claim order, with the filter of the request."""
 
-    kind: Kind
+    kind: LineIndex
     name: str
     """Of the task or the queue."""
     tasks: frozenset[Name]
@@ -43,7 +43,7 @@ class Line(NamedTuple):
     named: frozenset[str] | None
     """Only jobs of these queues; None: of any."""
     rest: bool = False
-    """Whether it has all jobs that are in no other line."""
+    """Whether it is the line of the rest: all jobs that no other line contains."""
     not_in_rest: frozenset[str] = frozenset()
     """Queues that are not in the line of the rest: paused, or with a line of their own."""
 
@@ -51,11 +51,11 @@ class Line(NamedTuple):
     def gate(self) -> Subject | None:
         """Return the gate that all jobs of the line have to pass, if there is one."""
         match self.kind:
-            case Kind.TASK:
+            case LineIndex.TASK:
                 return Scope.TASK, self.name
-            case Kind.QUEUE:
+            case LineIndex.QUEUE:
                 return Scope.QUEUE, self.name
-            case Kind.ALL | Kind.SUSPECT:
+            case LineIndex.ALL | LineIndex.SUSPECT:
                 return None
 
 
@@ -66,7 +66,7 @@ class Source(NamedTuple):
     priority: int
 
 
-class Asked(NamedTuple):
+class RequestLines(NamedTuple):
     """The lines that a request reads, and the filters that they share."""
 
     lines: Sequence[Line]
@@ -76,44 +76,47 @@ class Asked(NamedTuple):
     """Tasks of the line of suspects."""
     named: frozenset[str] | None
     """The only queues of a request; None: all."""
-    shut_queues: frozenset[Subject]
+    left_out_queues: frozenset[Subject]
     """Queues that lines of tasks, and that of suspects, leave out: paused, without room, or behind a full gate."""
-    shut: frozenset[Subject]
-    """These, and tasks behind a full gate, which the line of suspects leaves out."""
+    left_out_of_suspects: frozenset[Subject]
+    """What the line of suspects leaves out: `left_out_queues`, and tasks behind a full gate."""
 
-    def without(self, line: Line) -> frozenset[Subject]:
+    def left_out_of(self, line: Line) -> frozenset[Subject]:
         """Return what a line leaves out in this claim, and perhaps not in the next one."""
-        if line.kind is Kind.SUSPECT:
-            return self.shut
-        return self.shut_queues if line.kind is Kind.TASK and not line.rest else frozenset()
+        if line.kind is LineIndex.SUSPECT:
+            return self.left_out_of_suspects
+        return self.left_out_queues if line.kind is LineIndex.TASK and not line.rest else frozenset()
 
 
-def lines_of(rules: Rules, request: ClaimRequest, now: datetime, full: AbstractSet[Subject] = frozenset()) -> Asked:
+def lines_of(
+    rules: Rules, request: ClaimRequest, now: datetime, full: AbstractSet[Subject] = frozenset()
+) -> RequestLines:
     """Return the lines that a request reads; none of tasks whose breaker refuses every job.
 
     Lines of tasks leave out queues behind gates that are `full`, and the line of suspects those queues and tasks.
     """
     rooms = request.queues or {}
-    shut = rules.paused | {queue for queue, room in rooms.items() if room <= 0}
+    left_out = rules.paused | {queue for queue, room in rooms.items() if room <= 0}
     apart = [task for task in request.tasks if rules.restricts(task)] if rules.gates or rules.unclosed else []
     plain = request.tasks.difference(apart) if apart else request.tasks
     apart = [task for task in apart if not (task in rules.unclosed and rules.refusal(task, now))]
     named = None if request.queues is None or request.others else frozenset(rooms)
-    lines = [Line(Kind.TASK, str(task), frozenset((task,)), named) for task in apart]
+    lines = [Line(LineIndex.TASK, str(task), frozenset((task,)), named) for task in apart]
     suspects = plain.union(apart) if apart else plain
     if suspects and request.suspects > 0:
-        lines.append(Line(Kind.SUSPECT, "", suspects, named))
+        lines.append(Line(LineIndex.SUSPECT, "", suspects, named))
     limited = {name for scope, name in rules.gates if scope is Scope.QUEUE} if rules.gates else set()
     limited = limited | rooms.keys() if named is None else set(named)
     if plain:
-        lines += [Line(Kind.QUEUE, queue, plain, None) for queue in sorted(limited - shut)]
+        lines += [Line(LineIndex.QUEUE, queue, plain, None) for queue in sorted(limited - left_out)]
     if plain and named is None:
         task = next(iter(plain)) if len(plain) == 1 else None
         others = rules.paused | limited if limited else rules.paused
-        lines.append(Line(Kind.TASK if task else Kind.ALL, str(task or ""), plain, None, True, others))
-    shut_queues = frozenset((Scope.QUEUE, queue) for queue in shut)
-    shut_queues = shut_queues.union(gate for gate in full if gate[0] is Scope.QUEUE) if full else shut_queues
-    return Asked(lines, plain, suspects, named, shut_queues, shut_queues.union(full))
+        lines.append(Line(LineIndex.TASK if task else LineIndex.ALL, str(task or ""), plain, None, True, others))
+    left_out_queues = frozenset((Scope.QUEUE, queue) for queue in left_out)
+    if full:
+        left_out_queues = left_out_queues.union(gate for gate in full if gate[0] is Scope.QUEUE)
+    return RequestLines(lines, plain, suspects, named, left_out_queues, left_out_queues.union(full))
 
 
 def cooling(rules: Rules, request: ClaimRequest, now: datetime) -> list[datetime]:

@@ -10,11 +10,11 @@ from mainspring.core.job import JobId
 from mainspring.core.limits import Scope
 from mainspring.core.names import Name
 from mainspring.stores.passage import Passage, Trial
-from mainspring.stores.postgres.lines import Kind, Source
+from mainspring.stores.postgres.lines import LineIndex, Source
 from mainspring.stores.postgres.positions import START, Position, ReadEnd
 from mainspring.stores.postgres.rows import Care
 from mainspring.stores.postgres.rules import LONG_AGO
-from mainspring.stores.postgres.sight import Read, Seen, Sight
+from mainspring.stores.postgres.sight import CandidateJob, Sight, SourceRead
 from mainspring.stores.records import ClaimRequest
 
 
@@ -28,17 +28,17 @@ class Room:
         self._request = request
         self._taken: Counter[str] = Counter()
 
-    def has(self, job: Seen) -> bool:
+    def has(self, job: CandidateJob) -> bool:
         """Return whether the node may take a job, at once or ahead."""
         if job.care == Care.SUSPECT and self.suspects <= 0:
             return False
         return self._taken[job.queue] < self._request.room_in(job.queue)
 
-    def must_wait(self, job: Seen) -> bool:
+    def must_wait(self, job: CandidateJob) -> bool:
         """Return whether a job, and all jobs behind it, must wait for a free place."""
         return job.care != Care.NONE and self._at_once <= 0
 
-    def take(self, job: Seen) -> None:
+    def take(self, job: CandidateJob) -> None:
         self._at_once -= 1
         self.left -= 1
         self.suspects -= job.care == Care.SUSPECT
@@ -49,17 +49,17 @@ class Room:
 class Picked:
     """The jobs that a claim takes, of those that it has read."""
 
-    jobs: list[Seen] = field(default_factory=list)
+    jobs: list[CandidateJob] = field(default_factory=list)
     keys: dict[JobId, str] = field(default_factory=dict)
     """Of those that pass the gate of their key."""
     blocked: dict[JobId, tuple[Name, str]] = field(default_factory=dict)
     """Jobs whose key lets no job pass now."""
     ends: dict[Source, ReadEnd] = field(default_factory=dict)
     """Where the next claim begins to read each source."""
-    cut: list[Read] = field(default_factory=list)
-    """Reads at whose end it had to stop, though there was room: the next job of these was not read."""
-    in_front: set[tuple[Scope, str]] = field(default_factory=set)
-    """Full gates of jobs that may be in front of others which were not read."""
+    cut: list[SourceRead] = field(default_factory=list)
+    """Reads that ended before the claim was full; the next job of each was not read."""
+    full_in_front: set[tuple[Scope, str]] = field(default_factory=set)
+    """Full gates whose jobs may be in front of jobs that were not read."""
 
     @property
     def cut_short(self) -> bool:
@@ -73,7 +73,7 @@ class Picked:
 class _Reader:
     """A read of a source, job by job."""
 
-    def __init__(self, place: int, read: Read) -> None:
+    def __init__(self, place: int, read: SourceRead) -> None:
         self.place = place
         self.read = read
         self.left: Position | None = None
@@ -81,7 +81,7 @@ class _Reader:
         self.shut = False
         """Whether no other job of the source can be taken by this claim."""
 
-    def leave(self, job: Seen) -> None:
+    def leave(self, job: CandidateJob) -> None:
         self.left = self.left or job.position
 
 
@@ -116,7 +116,7 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
             reader.leave(job)
             reader.shut = _shuts(reader.read, sight, job, room)
             if not reader.shut and sight.full:
-                picked.in_front |= sight.full & {(Scope.TASK, str(job.task)), (Scope.QUEUE, job.queue)}
+                picked.full_in_front |= sight.full & {(Scope.TASK, str(job.task)), (Scope.QUEUE, job.queue)}
         elif keyed is not None and keyed.room <= 0:
             picked.blocked[job.id] = (job.task, job.key or "")
             reader.leave(job)
@@ -144,27 +144,27 @@ def pick(sight: Sight, request: ClaimRequest, keys: dict[tuple[Name, str], Passa
             read.took,
             is_end=read.reached is None,
             is_at_limit=read.is_at_limit,
-            without=sight.asked.without(read.source.line),
+            without=sight.request_lines.left_out_of(read.source.line),
         )
     return picked
 
 
-def _end(read: Read) -> tuple[int, datetime, UUID]:
+def _end(read: SourceRead) -> tuple[int, datetime, UUID]:
     """Where a read ended, in claim order."""
     assert read.reached is not None  # noqa: S101 -- as is checked before
     return -read.source.priority, *read.reached
 
 
-def _shuts(read: Read, sight: Sight, job: Seen, room: Room) -> bool:
+def _shuts(read: SourceRead, sight: Sight, job: CandidateJob, room: Room) -> bool:
     """Return whether what keeps back a job keeps back all others of its source: a gate, a breaker or room they share."""
     match read.source.line.kind:
-        case Kind.QUEUE:
+        case LineIndex.QUEUE:
             return True  # its tasks have no gates, or they would have lines of their own
-        case Kind.TASK:
+        case LineIndex.TASK:
             return any(barrier.room <= 0 for barrier in sight.of_task(job.task))
-        case Kind.SUSPECT:
+        case LineIndex.SUSPECT:
             return room.suspects <= 0
-        case Kind.ALL:
+        case LineIndex.ALL:
             return False
 
 
@@ -203,7 +203,7 @@ def next_due(sight: Sight, picked: Picked, keys: dict[tuple[Name, str], Passage]
     return min(instants, default=None)
 
 
-def _behind(read: Read, sight: Sight) -> list[datetime]:
+def _behind(read: SourceRead, sight: Sight) -> list[datetime]:
     """Return when jobs that were not read may be due."""
     found = [read.later] if read.later is not None else []
     if read.is_cut:
@@ -212,9 +212,9 @@ def _behind(read: Read, sight: Sight) -> list[datetime]:
         return found
     line = read.source.line
     shared: list[Passage | Trial] = []
-    if line.kind is Kind.TASK:
+    if line.kind is LineIndex.TASK:
         shared = sight.of_task(*line.tasks)
-    elif line.kind is Kind.QUEUE:
+    elif line.kind is LineIndex.QUEUE:
         shared = sight.of_queue(line.name)
     opens_at = _opens(shared)
     return [] if opens_at is None else [max(instant, opens_at) for instant in found]

@@ -12,8 +12,8 @@ front of it is left to the next read, which begins there. Otherwise a line with 
 announcements would never be read to its end.
 
 Claims leave out queues and tasks that are full or have no room on the node, and these change from one claim to the
-next. So a position records, for each of them, from where on it has passed its jobs (`skipped`): the first claim that no
-longer leaves it out begins there, unless a read has to finish first.
+next. So the progress of a read records which queues and tasks were left out, each with the position from which its jobs
+were skipped (`skipped`). The first claim that no longer leaves one out starts there, unless a read has to finish first.
 """
 
 import math
@@ -28,14 +28,14 @@ from uuid import UUID
 
 from mainspring.stores.postgres.lines import Source, Subject
 
-EVERY_S: Final = 0.9
+READ_FROM_START_INTERVAL_S: Final = 0.9
 """Seconds between two reads of a line from its start."""
 SHARE: Final = 20
 """A read from the start is not repeated before this multiple of its duration: it takes a twentieth of the time."""
-SELDOM_S: Final = 10.0
-"""Seconds between two reads from the start, however long they take."""
-LONG_S: Final = 0.02
-"""Seconds that a read from the start may take without a pause before the next one."""
+MAX_READ_FROM_START_INTERVAL_S: Final = 10.0
+"""Upper bound of the seconds between two reads from the start, however long they take."""
+SLOW_READ_S: Final = 0.02
+"""Duration above which a read counts as slow: then only the pause decides when it is repeated."""
 LATE: Final = timedelta(seconds=0.25)
 """Positions stay this far behind the present: most transactions that enqueue commit within that time."""
 MAX_POSITIONS: Final = 20_000
@@ -76,9 +76,10 @@ class Progress(NamedTuple):
     must_finish: bool = False
     """Whether the read under way goes on to its end before announced jobs in front of it are read."""
     announced: Position | None = None
-    """From there on jobs were announced that no read has covered."""
+    """Position of the earliest job that was announced in the part already read, and that no read has covered since; None:
+    there is none."""
     skipped: Mapping[Subject, Position] = _NONE_SKIPPED
-    """Queues and tasks that the reads left out: from where on."""
+    """Queues and tasks that were left out, each with the position from which its jobs were skipped."""
     reads: int = 0
     """Counts the claims that have recorded it."""
 
@@ -142,12 +143,13 @@ class PositionCache:
         self._guard = threading.Lock()
         self._progress: dict[Source, Progress] = {}
         self._farthest = START
-        """No position is behind it: an announcement of a job that is due later changes none."""
+        """The greatest position recorded; the announcement of a job that is due later changes no position."""
         self._pulls = 0
         self._forgotten = 0
         """How many pulls there were when all positions were dropped."""
         self._log: list[tuple[int, Position]] = []
-        """The least due time of all announcements after the number in front, up to this number; both ascend."""
+        """Pairs (number, position): the earliest position announced after the previous pair's number and up to this number.
+        Both values ascend."""
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child: another thread of the parent may have held it."""
@@ -168,7 +170,7 @@ class PositionCache:
     def from_start(self) -> Positions:
         """Return positions at the start of every source, except where such a read is under way or was slow just now."""
         began = self.positions()
-        kept = {source: one for source, one in began.valid.items() if one.is_under_way or one.took > LONG_S}
+        kept = {source: one for source, one in began.valid.items() if one.is_under_way or one.took > SLOW_READ_S}
         return began._replace(valid=kept, is_whole=True)
 
     def advance(self, began: Positions, ends: Mapping[Source, ReadEnd], now: datetime) -> bool:
@@ -249,4 +251,4 @@ def _merged(one: Progress, other: Progress) -> Progress:
 
 def pause_after(took: float) -> float:
     """Return the seconds until a read from the start is repeated that took this long."""
-    return min(max(EVERY_S, took * SHARE), SELDOM_S)
+    return min(max(READ_FROM_START_INTERVAL_S, took * SHARE), MAX_READ_FROM_START_INTERVAL_S)

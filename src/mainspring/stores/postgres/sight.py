@@ -12,7 +12,7 @@ from mainspring.core.names import Name
 from mainspring.errors import NodeGone
 from mainspring.stores.passage import Passage, Trial
 from mainspring.stores.postgres.claim_cache import ClaimCache, Gap
-from mainspring.stores.postgres.lines import Asked, Kind, Line, Source, Subject, cooling, lines_of
+from mainspring.stores.postgres.lines import Line, LineIndex, RequestLines, Source, Subject, cooling, lines_of
 from mainspring.stores.postgres.positions import Position, Positions
 from mainspring.stores.postgres.rows import name, shown_key
 from mainspring.stores.postgres.rules import Rules
@@ -24,17 +24,19 @@ _PEEK: Final = statement("peek")
 _RULES: Final = statement("rules_read")
 _SPARE_SUSPECTS: Final = 3
 """Suspects that are read besides those that may be claimed, in case these are blocked."""
-FIRST_ENTRIES: Final = 1000
+FIRST_ENTRIES_PER_SOURCE: Final = 1000
 """Index entries that are read of each source at first, besides four for each wanted job."""
-MORE: Final = 16
-"""Factor by which more are read next, of sources whose first entries were of jobs that the request may not claim."""
+ENTRIES_FACTOR: Final = 16
+"""Factor by which the number of entries grows when a source is read again, because its first entries were jobs that the
+request may not claim."""
 MAX_ENTRIES: Final = 200_000
-"""Index entries that one statement reads of such sources together: about 0.1 s. The next claim continues there."""
+"""Index entries that one statement reads at most of all sources that are read again: about 0.1 s. The next claim continues
+there."""
 _TOOK: Final = 17
 """The column with the time from the beginning of the statement to a row."""
 
 
-class Seen(NamedTuple):
+class CandidateJob(NamedTuple):
     """A due job, with the columns that decide whether the request may claim it."""
 
     priority: int
@@ -51,11 +53,11 @@ class Seen(NamedTuple):
 
 
 @dataclass(slots=True)
-class Read:
+class SourceRead:
     """The first due jobs of a source, in order."""
 
     source: Source
-    jobs: Sequence[Seen]
+    jobs: Sequence[CandidateJob]
     reached: Position | None
     """Where the read ended, if there may be more jobs behind that the request may claim."""
     later: datetime | None
@@ -91,8 +93,8 @@ class Sight:
     horizon: datetime
     """Up to when jobs count as due."""
     rules: Rules
-    asked: Asked
-    reads: Sequence[Read]
+    request_lines: RequestLines
+    reads: Sequence[SourceRead]
     passages: dict[Subject, Passage]
     """Of tasks and queues."""
     full: frozenset[Subject]
@@ -135,7 +137,7 @@ class Sight:
                 found += [gate] if gate is not None and task in keyed else []
         return found
 
-    def gates_of(self, job: Seen) -> list[Gate]:
+    def gates_of(self, job: CandidateJob) -> list[Gate]:
         """The gates that a job has to pass."""
         found = self.rules.gates_of(job.task, job.queue)
         keyed = None if job.key is None else self.rules.keyed(job.task)
@@ -148,7 +150,7 @@ class Sight:
         return not self.now < keyed.look_at <= self.now + keyed.gate.longest_wait  # later: the clock was ahead then
 
 
-class Scan(NamedTuple):
+class ReadLimits(NamedTuple):
     """How much of each source is read."""
 
     most: int
@@ -157,40 +159,47 @@ class Scan(NamedTuple):
     """The same, of the line of the rest."""
     suspects: int
     """Jobs of the line of suspects."""
-    first: int
-    """Index entries."""
-    deep: frozenset[Source] = frozenset()
-    """Sources of which more entries are read, because the first ones were of jobs that the request may not claim."""
-    entries: int = 0
-    """How many of these."""
+    first_entries: int
+    """Index entries of a source that is read for the first time."""
+    reread: frozenset[Source] = frozenset()
+    """Sources that are read again, because their first entries were jobs that the request may not claim."""
+    reread_entries: int = 0
+    """Index entries of each of these sources."""
     is_at_limit: bool = False
-    """Whether one claim may not read more entries of these."""
+    """Whether `reread_entries` is the most that one claim may read."""
     full: frozenset[Subject] = frozenset()
     """Gates whose jobs are left out (`lines_of`), because they were in front of others."""
 
     def entries_of(self, source: Source) -> int:
-        return self.entries if source in self.deep else self.first
+        return self.reread_entries if source in self.reread else self.first_entries
 
 
-def first_scan(cache: ClaimCache, request: ClaimRequest) -> Scan:
+def first_read_limits(cache: ClaimCache, request: ClaimRequest) -> ReadLimits:
     """Return how much to read at first: no more than the choice needs, so of many sources only a little of each."""
     wanted = max(1, request.room + request.ahead)
     count = len(cache.sources(lines_of(cache.rules, request, cache.now()).lines))
     most = wanted if count <= 1 else min(wanted, 8 + 2 * wanted // count)
-    return Scan(most, most, suspects=min(wanted, request.suspects + _SPARE_SUSPECTS), first=FIRST_ENTRIES + 4 * wanted)
+    return ReadLimits(
+        most,
+        most,
+        suspects=min(wanted, request.suspects + _SPARE_SUSPECTS),
+        first_entries=FIRST_ENTRIES_PER_SOURCE + 4 * wanted,
+    )
 
 
-def look(at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: Positions, scan: Scan) -> Verb[Sight]:
+def look(
+    at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: Positions, read_limits: ReadLimits
+) -> Verb[Sight]:
     """Read the first due jobs of each line and priority; read rules and priorities that are new first."""
     while True:
         rules = cache.rules
         now_here = cache.now()
-        asked = lines_of(rules, request, now_here, scan.full)
-        sources = cache.sources(asked.lines)
+        request_lines = lines_of(rules, request, now_here, read_limits.full)
+        sources = cache.sources(request_lines.lines)
         wanted = _gates(rules, request)
         tasks = sorted({task for task in request.tasks if rules.keyed(task)}, key=str) if rules.gates else []
-        gaps = cache.gaps(asked.lines, whole=not began.skip)
-        most = [_most(cache, source.line, scan) for source in sources]
+        gaps = cache.gaps(request_lines.lines, whole=not began.skip)
+        most = [_most(cache, source.line, read_limits) for source in sources]
         rows = yield Ask(
             _PEEK,
             (
@@ -198,9 +207,9 @@ def look(at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: P
                 request.due_by,
                 request.node,
                 request.term,
-                *_gap_columns(asked, gaps),
-                *_filters(asked),
-                *_source_columns(asked, sources, began, most, scan),
+                *_gap_columns(request_lines, gaps),
+                *_filters(request_lines),
+                *_source_columns(request_lines, sources, began, most, read_limits),
                 [str(gate.scope) for gate in wanted],
                 [gate.name for gate in wanted],
                 [str(task) for task in tasks],
@@ -217,7 +226,7 @@ def look(at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: P
             began = cache.positions.from_start()
             continue
         if fresh:
-            cache.learn((asked.lines[place], priority) for place, priority in fresh)
+            cache.learn((request_lines.lines[place], priority) for place, priority in fresh)
             continue
         if gaps:
             cache.looked_into_gaps(began, gaps, took[0])
@@ -227,11 +236,11 @@ def look(at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: P
                 by_place[place],
                 most[place - 1],
                 took[place],
-                is_at_limit=scan.is_at_limit and source in scan.deep,
+                is_at_limit=read_limits.is_at_limit and source in read_limits.reread,
             )
             for place, source in enumerate(sources, start=1)
         ]
-        suspects = [read for read in reads if read.source.line.kind is Kind.SUSPECT]
+        suspects = [read for read in reads if read.source.line.kind is LineIndex.SUSPECT]
         if suspects or not sources:
             cache.suspects = any(read.jobs or read.later or read.reached for read in suspects)
         passages = {
@@ -243,7 +252,7 @@ def look(at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: P
             now=now,
             horizon=now if request.due_by is None else min(now, request.due_by),
             rules=rules,
-            asked=asked,
+            request_lines=request_lines,
             reads=reads,
             passages=passages,
             full=cache.full,
@@ -254,17 +263,17 @@ def look(at: datetime | None, request: ClaimRequest, cache: ClaimCache, began: P
             began=began,
             trials={task: Trial(rules.breakers[task], now) for task in rules.unclosed & request.tasks},
             cooling=cooling(rules, request, now_here),
-            left_out=scan.full,
+            left_out=read_limits.full,
         )
 
 
-def _most(cache: ClaimCache, line: Line, scan: Scan) -> int:
+def _most(cache: ClaimCache, line: Line, read_limits: ReadLimits) -> int:
     """Return how many jobs of a line are read at most; one is enough if its gate let no job pass when it was last read."""
-    if line.kind is Kind.SUSPECT:
-        return scan.suspects
+    if line.kind is LineIndex.SUSPECT:
+        return read_limits.suspects
     if line.rest:
-        return scan.of_rest
-    return 1 if line.gate in cache.full else scan.most
+        return read_limits.of_rest
+    return 1 if line.gate in cache.full else read_limits.most
 
 
 def _gates(rules: Rules, request: ClaimRequest) -> list[Gate]:
@@ -285,9 +294,9 @@ def names(tasks: frozenset[Name]) -> list[str]:
     return [str(task) for task in tasks]
 
 
-def _gap_columns(asked: Asked, gaps: Sequence[Gap]) -> tuple[list[Any], ...]:
+def _gap_columns(request_lines: RequestLines, gaps: Sequence[Gap]) -> tuple[list[Any], ...]:
     """Return gaps by column: kind, name and place of the line, and the priorities between which to look."""
-    places = {line: place for place, line in enumerate(asked.lines)}
+    places = {line: place for place, line in enumerate(request_lines.lines)}
     return (
         [gap.line.kind.value for gap in gaps],
         [gap.line.name for gap in gaps],
@@ -297,21 +306,27 @@ def _gap_columns(asked: Asked, gaps: Sequence[Gap]) -> tuple[list[Any], ...]:
     )
 
 
-def _filters(asked: Asked) -> tuple[Any, ...]:
+def _filters(request_lines: RequestLines) -> tuple[Any, ...]:
     """Return tasks without lines of their own, those of suspects, queues that lines leave out, and the only queues."""
-    full = {name for scope, name in asked.shut if scope is Scope.TASK}
-    suspects = [task for task in names(asked.suspects) if task not in full] if full else names(asked.suspects)
-    shut = [queue for _, queue in asked.shut_queues]
-    named = None if asked.named is None else list(asked.named)
-    not_in_rest = next((line.not_in_rest for line in asked.lines if line.rest), frozenset())
-    return names(asked.plain), suspects, shut, list(not_in_rest), named
+    full = {name for scope, name in request_lines.left_out_of_suspects if scope is Scope.TASK}
+    suspects = (
+        [task for task in names(request_lines.suspects) if task not in full] if full else names(request_lines.suspects)
+    )
+    left_out = [queue for _, queue in request_lines.left_out_queues]
+    named = None if request_lines.named is None else list(request_lines.named)
+    not_in_rest = next((line.not_in_rest for line in request_lines.lines if line.rest), frozenset())
+    return names(request_lines.plain), suspects, left_out, list(not_in_rest), named
 
 
 def _source_columns(
-    asked: Asked, sources: Sequence[Source], began: Positions, most: Sequence[int], scan: Scan
+    request_lines: RequestLines,
+    sources: Sequence[Source],
+    began: Positions,
+    most: Sequence[int],
+    read_limits: ReadLimits,
 ) -> tuple[list[Any], ...]:
     """Return sources by column: kind, name, whether it is of the rest, priority, position, and how much of each is read."""
-    positions = [began.of(source, asked.without(source.line)) for source in sources]
+    positions = [began.of(source, request_lines.left_out_of(source.line)) for source in sources]
     return (
         [source.line.kind.value for source in sources],
         [source.line.name for source in sources],
@@ -320,7 +335,7 @@ def _source_columns(
         [position_at for position_at, _ in positions],
         [position_id for _, position_id in positions],
         list(most),
-        [scan.entries_of(source) for source in sources],
+        [read_limits.entries_of(source) for source in sources],
     )
 
 
@@ -334,13 +349,13 @@ def _durations(rows: Sequence[Row]) -> dict[int, float]:
     return durations
 
 
-def _read(source: Source, row: Row, most: int, took: float, *, is_at_limit: bool) -> Read:
+def _read(source: Source, row: Row, most: int, took: float, *, is_at_limit: bool) -> SourceRead:
     _, ids, times, queues, tasks, cares, keys, reached_at, reached_id, later = row[:10]
     jobs = [
-        Seen(source.priority, run_at, id_, queue, name(task), care, None if key is None else shown_key(key))
+        CandidateJob(source.priority, run_at, id_, queue, name(task), care, None if key is None else shown_key(key))
         for run_at, id_, queue, task, care, key in zip(
             *(column or () for column in (times, ids, queues, tasks, cares, keys)), strict=True
         )
     ]
     reached = None if reached_at is None else (reached_at, reached_id)
-    return Read(source, jobs, reached, later, most, took, is_at_limit)
+    return SourceRead(source, jobs, reached, later, most, took, is_at_limit)

@@ -97,7 +97,8 @@ _MIGRATION: Final = 3600.0
 _LOCK_WAIT_S: Final = 0.1
 """Seconds for which the end of an attempt waits for its job, if another transaction holds it."""
 _ROUNDS: Final = 100
-"""How often a claim goes on that only parked blocked jobs; each time a thousand of each line and priority."""
+"""Upper bound of the repetitions of a claim that found only blocked jobs, and parked them: up to ten thousand of each line
+and priority each time."""
 
 
 class PostgresStore(OutboxVerbs, OverviewVerbs):
@@ -116,17 +117,19 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         self._connections.must_be_open()
         if not new:
             return ()
-        dues = self._dues(new)
-        if len(new) == 1 and new[0].is_new and await self._enqueue_new(new[0], dues):
+        due_times = self._due_times(new)
+        if len(new) == 1 and new[0].is_new and await self._enqueue_new(new[0], due_times):
             return (Enqueued(id=new[0].id, fresh=True),)
         batch = Batch(new)
         answers = await self._run(lambda: enqueue.enqueue(self._at, batch), whole=True)
-        self._enqueued(new, dues)  # also if all were there: an earlier try may have been cut off before it told
+        self._enqueued(
+            new, due_times
+        )  # also if all jobs existed: an earlier attempt may have been cut off before its announcement
         return answers
 
-    async def _enqueue_new(self, job: NewJob, dues: AbstractSet[datetime]) -> bool:
+    async def _enqueue_new(self, job: NewJob, due_times: AbstractSet[datetime]) -> bool:
         """Enqueue a job that cannot be there already, by one statement; False: it was cut off, or its key is contested."""
-        hint = None if job.unique else self._bells.hint(dues, jobs=1, anything=False)
+        hint = None if job.unique else self._bells.hint(due_times, jobs=1, other_change=False)
         # One that a frozen server reads when it has been given up must not go in any more: it may be over by then.
         until = None if self._settings.own_time else self.now() + timedelta(seconds=_IN_TIME * self._settings.timeout)
         try:
@@ -139,7 +142,7 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
         except StoreUnavailable:
             return False  # it may be there: from here on it is not new
         if added and hint is None:
-            self._enqueued([job], dues)
+            self._enqueued([job], due_times)
         elif added and hint:
             self._bells.told(hint)
         return added
@@ -281,12 +284,12 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
 
     async def _move(self, steps: Sequence[moves.Step], patience: float | None) -> moves.Moved:
         call = moves.Call(new_id(self.now()), steps)
-        dues = self._dues([job for step in steps for job in step.jobs])
+        due_times = self._due_times([job for step in steps for job in step.jobs])
         moved = await self._run(lambda: moves.move(self._at, call, patience), whole=True)
         done = [step for step in steps if step.place in moved.accepted]
         self._head.pull(min((step.after.next_at for step in done if step.after and step.after.next_at), default=None))
         if done:  # other nodes' tickers want to know, also where there is nothing to claim
-            self._committed(min(dues) if any(step.jobs for step in done) else None)
+            self._committed(min(due_times) if any(step.jobs for step in done) else None)
         return moved
 
     async def list_schedules(

@@ -9,11 +9,11 @@ from mainspring.core.names import Name
 from mainspring.stores.circuits import Kept
 from mainspring.stores.passage import Passage, Trial
 from mainspring.stores.postgres import breakers, gates
-from mainspring.stores.postgres.claim import wider
+from mainspring.stores.postgres.claim import widen
 from mainspring.stores.postgres.claim_cache import ClaimCache
 from mainspring.stores.postgres.deliver import take
 from mainspring.stores.postgres.pick import Picked, next_due, pick
-from mainspring.stores.postgres.sight import Sight, first_scan, look
+from mainspring.stores.postgres.sight import Sight, first_read_limits, look
 from mainspring.stores.postgres.verb import Verb
 from mainspring.stores.records import Claimed, ClaimRequest
 
@@ -130,10 +130,10 @@ def _choose_through(
     wanted = request.room + request.ahead
     began, rounds = cache.positions.positions(), 0
     most = min(MANY, wanted + wanted // SPARE + HINDERING)
-    scan = first_scan(cache, request)._replace(most=most, of_rest=most)
+    read_limits = first_read_limits(cache, request)._replace(most=most, of_rest=most)
     behind: set[tuple[Name, str]] = set()
     while True:
-        sight = yield from look(at, request, cache, began, scan)
+        sight = yield from look(at, request, cache, began, read_limits)
         began = sight.began
         if any((gate.scope, gate.name) not in names for gate in sight.gates):
             return None
@@ -142,7 +142,7 @@ def _choose_through(
         _try(sight, tried.breakers)
         keys = yield from gates.keys_in(sight)
         picked = pick(sight, request, keys)
-        more = wider(scan, picked, max(MANY, wanted))
+        more = widen(read_limits, picked, max(MANY, wanted))
         if not picked.jobs and began.skip and not cache.hears():
             began = cache.positions.from_start()  # an empty answer must be true
         elif not picked.cut_short:
@@ -150,7 +150,7 @@ def _choose_through(
                 behind |= yield from gates.park(picked, keys)
             return Chosen(sight, picked, keys, behind)
         elif more is not None:
-            scan = more
+            read_limits = more
         else:
             behind |= yield from gates.park(picked, keys)
             rounds += 1

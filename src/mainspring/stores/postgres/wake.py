@@ -21,13 +21,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from mainspring.stores.announcements import JobsAnnounced, JobsTaken, Notice, OtherChange
 from mainspring.stores.postgres.payloads import (
-    ANYTHING,
     EPOCH,
+    OTHER_CHANGE,
     Outgoing,
     Received,
     decode,
     encode_announcement,
-    first_dues,
+    first_due_times,
 )
 from mainspring.stores.postgres.post import PAUSE, Post
 from mainspring.stores.postgres.settings import Settings
@@ -40,7 +40,7 @@ Listener: TypeAlias = Callable[[Notice], None]
 
 _logger: Final = logging.getLogger("mainspring.stores.postgres")
 
-_MAX_TOLD: Final = 1000
+_MAX_OWN_KEYS: Final = 1000
 """Own announcements that are remembered in order to ignore their notification when it comes back."""
 
 
@@ -73,8 +73,8 @@ class Bells:
         self._subscribers: dict[object, tuple[Listener, Callable[[], str]]] = {}
         self._outgoing = Outgoing()
         self._sending = Outgoing()
-        self._told: dict[str, None] = {}
-        """Keys of announcements that were reported here, and that transactions of the store notify too."""
+        self._own_keys: dict[str, None] = {}
+        """Keys of own announcements that were reported here already, and whose NOTIFY will come back."""
         self._keys = _new_keys()
         self._hints_left = 0.0
         """Notifications that may be sent at once, as of that time; replenished over time."""
@@ -113,25 +113,30 @@ class Bells:
     def committed(self, least: datetime | None) -> None:
         """Report a commit of this process that may have changed anything: here at once, to other processes soon.
 
-        With the least due time of what became claimable; None: nothing did.
+        `least` is the earliest due time of the jobs that became claimable; None: no job did.
         """
-        self._send(Received(None if least is None else self._announcement([least]), is_other_change=True))
+        self._send(Received(None if least is None else self._announcement([least]), other_change=True))
 
-    def opened(self) -> None:
+    def announce_all_jobs(self) -> None:
         """Report a commit of this process after which any job may be claimable, however long it has been due."""
-        self._send(Received(self._everything(), is_other_change=True))
+        self._send(Received(self._all_jobs(), other_change=True))
 
     def announce(
-        self, dues: Iterable[datetime], jobs: int | None, *, were_held_back: bool = False, anything: bool = False
+        self,
+        due_times: Iterable[datetime],
+        jobs: int | None,
+        *,
+        were_held_back: bool = False,
+        other_change: bool = False,
     ) -> None:
         """Report that so many jobs became claimable; `were_held_back`: by a limit or a breaker, until now.
 
-        Without `anything`, nothing else changed.
+        Without `other_change`, nothing else changed.
         """
-        announced = self._announcement(dues, jobs, were_held_back=were_held_back)
-        self._send(Received(announced, is_other_change=anything))
+        announced = self._announcement(due_times, jobs, were_held_back=were_held_back)
+        self._send(Received(announced, other_change=other_change))
 
-    def ended(self) -> None:
+    def report_ended(self) -> None:
         """Report ends of jobs that made nothing claimable."""
         self._send(Received())
 
@@ -140,12 +145,12 @@ class Bells:
         received = decode(hint.payload, local=True)
         if received.announced is not None and self.hears():
             with self._guard:
-                if len(self._told) >= _MAX_TOLD:  # their notifications did not come: nothing is received here
-                    self._told.clear()
-                self._told[received.announced.key] = None
+                if len(self._own_keys) >= _MAX_OWN_KEYS:  # their notifications did not come: nothing is received here
+                    self._own_keys.clear()
+                self._own_keys[received.announced.key] = None
         self._report(received)
 
-    def taken(self, taken: JobsTaken) -> None:
+    def report_taken(self, taken: JobsTaken) -> None:
         """Report that the jobs of announcements are taken."""
         self._notify(taken)
         with self._guard:
@@ -154,16 +159,16 @@ class Bells:
 
     def hint(
         self,
-        dues: Collection[datetime] = (),
+        due_times: Collection[datetime] = (),
         *,
         jobs: int | None = None,
-        anything: bool = True,
+        other_change: bool = True,
         pause: float = PAUSE,
         burst: int = 1,
     ) -> Hint | None:
         """Return the notification of a transaction at its commit: one in `pause` seconds, and up to `burst` at once.
 
-        Without `anything`, the transaction changes nothing but these jobs.
+        Without `other_change`, the transaction changes nothing but these jobs.
         """
         now = time.monotonic()
         with self._guard:
@@ -172,9 +177,9 @@ class Bells:
             if self._hints_left < 1:
                 return None
             self._hints_left -= 1
-        if not dues:
-            return Hint(self._channel, ANYTHING)
-        return Hint(self._channel, encode_announcement(self._announcement(dues, jobs), anything=anything))
+        if not due_times:
+            return Hint(self._channel, OTHER_CHANGE)
+        return Hint(self._channel, encode_announcement(self._announcement(due_times, jobs), other_change=other_change))
 
     def hears(self) -> bool:
         """Return whether notifications of other processes are received here."""
@@ -195,7 +200,7 @@ class Bells:
         self._skew.after_fork()
         self._guard = threading.Lock()
         self._watchers, self._subscribers = {}, {}
-        self._outgoing, self._told = Outgoing(), {}
+        self._outgoing, self._own_keys = Outgoing(), {}
         self._keys = _new_keys()
         self._post = None
 
@@ -233,33 +238,33 @@ class Bells:
 
     def came(self, payload: str) -> None:
         received = decode(payload)
-        if received.announced is not None and received.announced.key in self._told:
+        if received.announced is not None and received.announced.key in self._own_keys:
             with self._guard:
-                self._told.pop(received.announced.key, None)
+                self._own_keys.pop(received.announced.key, None)
             return
         self._report(received)
 
     def missed(self) -> None:
-        self._report(Received(self._everything(), is_other_change=True))
+        self._report(Received(self._all_jobs(), other_change=True))
 
-    def _everything(self) -> JobsAnnounced:
-        return self._announcement([EPOCH], for_everyone=True)
+    def _all_jobs(self) -> JobsAnnounced:
+        return self._announcement([EPOCH], for_all_nodes=True)
 
     def _announcement(
         self,
-        dues: Iterable[datetime],
+        due_times: Iterable[datetime],
         jobs: int | None = None,
         *,
         were_held_back: bool = False,
-        for_everyone: bool = False,
+        for_all_nodes: bool = False,
     ) -> JobsAnnounced:
         groups = [group() for _, group in self._subscribers.values()]
         return JobsAnnounced(
             key=next(self._keys),
-            dues=first_dues(dues, self._skew.now()),
+            due_times=first_due_times(due_times, self._skew.now()),
             were_held_back=were_held_back,
             jobs=jobs,
-            for_everyone=for_everyone,
+            for_all_nodes=for_all_nodes,
             local=True,
             group=groups[0] if groups else "",
         )
@@ -271,8 +276,8 @@ class Bells:
             is_first = not self._outgoing.is_waiting
             if change.announced is not None:
                 self._outgoing.announce(change.announced)
-            self._outgoing.anything |= change.is_other_change
-            self._outgoing.ended |= change.announced is None and not change.is_other_change
+            self._outgoing.other_change |= change.other_change
+            self._outgoing.ended |= change.announced is None and not change.other_change
         if is_first:
             self._awake().look()
 
@@ -282,10 +287,10 @@ class Bells:
             self._notify(received.taken)
             return
         announced = received.announced
-        self._on_hint(announced.dues[0] if announced is not None and announced.dues else None)
+        self._on_hint(announced.due_times[0] if announced is not None and announced.due_times else None)
         if announced is not None:
             self._notify(announced)
-        if received.is_other_change:
+        if received.other_change:
             self._notify(OtherChange())
         for ring in self._watchers.values():
             try:

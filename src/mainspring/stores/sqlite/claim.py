@@ -70,7 +70,7 @@ def _select(session: Session, request: ClaimRequest) -> Selection:
     """Choose jobs, and park those that are in the way."""
     rooms = Rooms(session, request)
     by_lane = session.lanes.consume_lane_scan(request)
-    has_parked = parking.is_used(session)
+    has_parked = parking.has_parked_keys(session)
     if has_parked:
         gates.unpark(session, parking.opened(session, rooms.rated_keys))
     selection = _choose(session, request, rooms, by_lane=by_lane)
@@ -109,10 +109,11 @@ def _park(session: Session, selection: Selection) -> None:
 
 
 def _unpark_more(session: Session, selection: Selection, wanted: int, done: set[tuple[int, str]]) -> bool:
-    """Unpark jobs that should have been chosen, and return whether there are any: then the choice has to be made again.
+    """Unpark jobs that precede the choice; return whether there were any, in which case the choice must be repeated.
 
-    They precede a chosen job of their key, or any chosen job while their key has a place left. No lane is unparked twice
-    for a key: no choice takes more jobs of them than are claimable then.
+    A parked job precedes the choice if it is in front of the last chosen job of its key or, while the key has places left,
+    in front of the last chosen job of all (anywhere, if the claim has room left). Each lane and key is unparked once at
+    most: that makes as many jobs claimable as any choice can take.
     """
     before, rooms = len(done), selection.rooms
     last, last_of_keys = _last_positions(session, selection)
@@ -165,7 +166,7 @@ def _give(
     session.run(_TAKE, (str(numbers), request.number, request.node, session.now))
     if rooms.touched:
         _pass_gates(session, request, rows, rooms)
-    if parking.is_used(session):
+    if parking.has_parked_keys(session):
         gates.unpark(session, {(str(lane.task), key) for lane, key in _keys(session, selection)})
     again = [row[0] for row in rows if row[_LEASE]]  # it has had a lease before
     traces = {number: kept for number, *kept in session.rows(_TRACES, (str(again),))} if again else {}
@@ -213,7 +214,7 @@ def _next_due(session: Session, request: ClaimRequest, selection: Selection) -> 
     for gate in selection.rooms.rated_keys:
         for limit in (_MAX_OPENINGS_READ, -1):
             openings = parking.openings(session, gate.name, limit)
-            if any(_notes(session, selection, *one) for one in openings) or len(openings) != limit:
+            if any(_is_claimable_at(session, selection, *one) for one in openings) or len(openings) != limit:
                 break
     if not selection.has_seen_all and not _note_later(session, selection):
         lanes = session.lanes.of_request(session, request)
@@ -230,13 +231,13 @@ def _note_later(session: Session, selection: Selection) -> bool:
         if not all(isinstance(run_at, int) for _, run_at in entries):
             make_due(session, [rank])
             selection.next_due = session.now
-        elif not any(_notes(session, selection, *entry) for entry in entries):
+        elif not any(_is_claimable_at(session, selection, *entry) for entry in entries):
             is_complete = is_complete and len(entries) < _MAX_LATER_READ
     return is_complete
 
 
-def _notes(session: Session, selection: Selection, number: int, at: int) -> bool:
-    """Note when a job of a lane could be taken; returns whether that is at `at`: then later jobs need not be read."""
+def _is_claimable_at(session: Session, selection: Selection, number: int, at: int) -> bool:
+    """Note when a job of a lane can be taken; return whether that is exactly `at`. If so, later jobs need not be read."""
     lane = session.readable_lane(number)
     return lane is not None and selection.note(lane, at) == at
 

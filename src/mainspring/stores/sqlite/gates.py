@@ -49,7 +49,7 @@ def _approach(session: Session, gate: Gate, key: str, spent_until: datetime | No
 
 def unpark(session: Session, keys: Iterable[tuple[str, str]]) -> None:
     """Unpark the first jobs of each (task, key) that has free places, and write when the rates of the others open."""
-    if not parking.is_used(session):
+    if not parking.has_parked_keys(session):
         return
     for task, key in keys:
         lanes = parking.lanes_of(session, task, key)

@@ -5,8 +5,9 @@ changes its gate, unparks the first of them in the same transaction; claims do s
 
 Invariant at the end of every transaction: while a key has a free place, the first waiting job of each of its lanes is
 claimable, or its rate has opened and the next claim of its task unparks it. So a claim that takes one job of a key takes
-the first. More than the first may be claimable, and newer jobs too, while older ones are parked: a claim that takes several
-jobs of a key, or could, compares them with the first parked ones, and unparks those that precede (`claim._unpark_more`).
+the first. Other claimable jobs of a key may be newer than its parked jobs. So a claim that takes several jobs of a key, or
+has places of the key left, compares its last job with the first parked job of each lane, and unparks those in front
+(`claim._unpark_more`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -54,8 +55,8 @@ class Opening(NamedTuple):
     at: int
 
 
-def is_used(session: Session) -> bool:
-    """Return whether jobs may be parked at all; mostly not, and then no key has to be looked up."""
+def has_parked_keys(session: Session) -> bool:
+    """Return whether any job may be parked. Usually none is, and no key has to be looked up."""
     return bool(session.rows(_ANY))
 
 

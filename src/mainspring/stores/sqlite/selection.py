@@ -58,7 +58,8 @@ class Selection:
         self.blocked: list[Blocked] = []
         self.next_due: int | None = None
         self.is_done = False
-        """There is no room left, and another job is due, or many blocked jobs were read: nothing more has to be read."""
+        """Nothing more has to be read: either there is no room left and another job is due, or the bound of blocked jobs was
+        reached."""
         self.has_seen_all = False
         """Jobs that are not due yet were read too: it was a scan by lane."""
         self.ranks: list[int] = []
@@ -79,7 +80,7 @@ class Selection:
             self.rooms.take_unlimited(len(taken))
             if len(taken) < len(rows):
                 row = rows[len(taken)]
-                self.wait(self._session.lane(row[LANE]), row[3])
+                self.leave_lane(self._session.lane(row[LANE]), row[3])
             return
         for row in rows:
             if self.is_done:
@@ -108,10 +109,10 @@ class Selection:
         elif key is not None and rooms.of_key(lane, key) <= 0:
             self._block(Blocked(row[0], lane, key))
         elif rooms.of(lane) <= 0:
-            self.wait(lane, run_at)
+            self.leave_lane(lane, run_at)
         elif rooms.must_wait(lane):
             rooms.close()  # passed over, it would wait for as long as there is something to claim ahead
-            self.wait(lane, run_at)
+            self.leave_lane(lane, run_at)
         else:
             rooms.take(lane, key)
             self.rows.append(row)
@@ -121,7 +122,7 @@ class Selection:
         if len(self.blocked) >= _MAX_BLOCKED:
             self.is_done, self.next_due = True, self._session.now
 
-    def wait(self, lane: Lane, run_at: int) -> None:
+    def leave_lane(self, lane: Lane, run_at: int) -> None:
         """Leave the first job of a lane that is not taken, and with it all others of the lane."""
         self.closed.add(lane.id)
         self._left.append((lane, run_at))
@@ -130,7 +131,7 @@ class Selection:
             self.is_done = self.is_done or (at is not None and at <= self.horizon)
 
     def note_left(self) -> None:
-        """Take note of all jobs that were left; only when the choice is made, for it may fill the gates that they wait for."""
+        """Note all jobs that were left. Call it after the choice, which may fill the gates that they wait for."""
         for lane, run_at in self._left:
             self.note(lane, run_at)
 
@@ -238,7 +239,7 @@ def scan_by_lane(session: Session, selection: Selection, lanes: Sequence[Lane]) 
     due: defaultdict[int, list[tuple[int, bytes, Lane]]] = defaultdict(list)
     for lane, run_at, id_ in first_of_lanes(session, lanes):
         if run_at > selection.horizon:
-            selection.wait(lane, run_at)
+            selection.leave_lane(lane, run_at)
         else:
             due[lane.priority].append((run_at, id_, lane))
     for priority in sorted(due, reverse=True):
@@ -275,8 +276,8 @@ def _merge(selection: Selection, heads: Iterable[tuple[int, bytes, LaneReader]])
             continue
         number, key, run_at, id_ = entry
         if run_at > selection.horizon:
-            selection.wait(reader.lane, run_at)
-        elif (run_at, id_) != turns[0][:2]:  # the turn was that of the one before
+            selection.leave_lane(reader.lane, run_at)
+        elif (run_at, id_) != turns[0][:2]:  # the heap still has the position of the job before
             heapreplace(turns, (run_at, id_, turns[0][2]))
         else:
             reader.pop()
@@ -284,7 +285,7 @@ def _merge(selection: Selection, heads: Iterable[tuple[int, bytes, LaneReader]])
 
 
 def first_of_lanes(session: Session, lanes: Sequence[Lane]) -> list[tuple[Lane, int, bytes]]:
-    """Return the lane, `run_at` and id of the first claimable job of each lane, due or not; damaged times are mended."""
+    """Return the lane, `run_at` and id of the first claimable job of each lane, due or not; damaged times are replaced."""
     numbers = str([lane.id for lane in lanes])
     heads = session.rows(_HEADS, (numbers,))
     damaged = {-session.lane(number).priority for number, run_at, _ in heads if not isinstance(run_at, int)}
