@@ -201,7 +201,7 @@ def options() -> argparse.Namespace:
         "--checkout", type=Path, default=CHECKOUT, help="measure another checkout instead of the current checkout"
     )
     parser.add_argument("--longest", type=float, help="seconds after which a drain is stopped: 40, quick 15")
-    parser.add_argument("--quick", action="store_true", help="few jobs and one round: to see that it works")
+    parser.add_argument("--quick", action="store_true", help="smoke test: few jobs, one round")
     args = parser.parse_args()
     args.rounds = args.rounds or (1 if args.quick else 3)
     args.longest = args.longest or (15.0 if args.quick else 40.0)

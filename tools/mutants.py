@@ -34,7 +34,7 @@ WORK = CHECKOUT / ".cache" / "mutants"
 TIERS = ("subject", "check", "test")
 TESTS_FAILED, NO_TESTS = 1, 5
 TIME_LIMIT_S = {"subject": 900, "check": 1800, "test": 7200}
-"""A fault may make tests hang: a tier that takes longer has found it."""
+"""A fault may make tests hang: a tier that exceeds this limit counts as having found the fault."""
 
 
 @dataclass(frozen=True, slots=True)

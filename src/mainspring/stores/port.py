@@ -98,8 +98,9 @@ class Jobs(Protocol):
         8. A node that is not alive under this term gets nothing: `NodeGone`.
         9. `next_due` is not later than the instant at which this node could get a job that waits now, as far as time
            alone decides; what waits for a pause, a full gate or another node to end does not count.
-        10. Its cost grows with what it returns, not with what waits: neither behind it nor held back in front of it. A store
-            may repeat a bounded scan of held-back jobs from time to time.
+        10. Its cost grows with the number of returned jobs, not with the number of waiting jobs, whether these are behind
+            the returned jobs or held back in front of them. A store may repeat a bounded scan of held-back jobs from time
+            to time.
         11. While the breaker of a task is not closed, no job of it is given out, but for one when `breaker.admit` says
             so: the probe, of which there is one over all nodes. That it is the probe is committed with its claim.
         12. A delivery names the term of its task's breaker.
@@ -137,8 +138,8 @@ class Jobs(Protocol):
             such place is given up.
         12. A job that waits again is claimed in the order of the `run_at` of the change, even if claims have already
             passed that time: a job that was lost or given back keeps its `run_at`. Claims of the
-            same handle keep to this order from the answer on, claims of other handles within a second; where a store reads
-            past many jobs that the node may not claim, after the end of that read.
+            same handle keep to this order as soon as the call has returned, claims of other handles within a second. If
+            the store is reading past many jobs that the node may not claim, both do so after that read has ended.
         """
         ...
 

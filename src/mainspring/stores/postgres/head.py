@@ -3,8 +3,9 @@
 Every slot leaves a dead entry at the head of the index of what is due, and while somebody holds an old snapshot open none
 of them can be cleared away: after a day of a schedule that comes up every second, a look at the whole takes 110 ms. Nodes
 look more often than there are slots, whenever something was announced. So, as with the positions of claims
-(`positions.py`), a look at the whole that took long is not repeated before twenty times as long, and looks in between
-begin where it found the first that is alive. A hint: what comes up in front of it is found a little later.
+(`positions.py`), a read from the start that took long is repeated only after twenty times its duration; reads in between
+start at the first live entry that it found. This is a hint: a schedule that becomes due in front of that entry is found a
+little later.
 """
 
 import threading

@@ -151,7 +151,9 @@ def unknown_tasks(at: datetime | None, grace: timedelta) -> Verb[tuple[Name, ...
 def _report_unreadable(task: str) -> None:
     """Log a task name that cannot be parsed, once."""
     _logger.error(
-        "task name %r of a waiting job cannot be parsed, and the job is not claimed; correct it in the table jobs", task
+        "task name %r: cannot be parsed, and its waiting jobs are not claimed; correct the column task of these rows in the "
+        "table jobs",
+        task,
     )
 
 

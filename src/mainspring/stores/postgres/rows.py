@@ -185,7 +185,7 @@ def instant(epoch: float) -> datetime:
 
 
 class Care(IntEnum):
-    """How a waiting job is claimed, as it is stored."""
+    """Claim restriction of a waiting job, as stored: none, suspect, or another job on its last chance."""
 
     NONE = 0
     SUSPECT = 1

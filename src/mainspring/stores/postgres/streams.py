@@ -39,7 +39,7 @@ SHORTER: Final = 10
 A_MOMENT: Final = 0.04
 """Seconds that one of these statements may take: then the next looks at fewer."""
 FEW: Final = 5000
-"""Jobs that wait, or are parked, or run, that are put in order by one statement; of more, some are found by walking."""
+"""Waiting, parked and running jobs that one statement sorts; if there are more, the table is scanned backwards."""
 
 
 class Known(NamedTuple):
@@ -111,7 +111,7 @@ class Index:
 
 
 class Waiting:
-    """Among the jobs that wait or run, as long as there are few; then by walking."""
+    """Search among waiting, parked and running jobs: one statement while there are few, then a backward scan."""
 
     def __init__(self, which: Search, at_once: int, walk: Walk) -> None:
         self._values = (_states(which), which.queue, _task(which), FEW, State.RUNNING in (which.states or State))

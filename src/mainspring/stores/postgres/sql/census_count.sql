@@ -1,5 +1,6 @@
--- How many jobs wait, by task and queue, for tasks and priorities: due, and since when the first has been; and later. No more
--- than $4 of each task and priority are read, in claim order: behind so many, jobs of other queues are not counted.
+-- Number of waiting jobs by task and queue, for the given tasks and priorities: due jobs, with the earliest due time, and jobs
+-- that are due later. At most $4 of each kind are read for each task and priority, in claim order: jobs of other queues behind
+-- these are not counted.
 -- Index: jobs_by_task.
 SELECT asked.task, due.queue, due.jobs, 0::bigint AS later, due.first
 FROM unnest($1::text[], $2::smallint[]) AS asked (task, priority) CROSS JOIN LATERAL (
