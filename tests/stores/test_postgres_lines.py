@@ -17,11 +17,21 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import Lost
 from mainspring.stores.circuits import Kept
+from mainspring.stores.postgres.claim import widen
+from mainspring.stores.postgres.claim_cache import ClaimCache
 from mainspring.stores.postgres.lines import Line, LineIndex, RequestLines, Source, lines_of
 from mainspring.stores.postgres.pick import pick
 from mainspring.stores.postgres.positions import Positions, ReadEnd
 from mainspring.stores.postgres.rules import LONG_AGO, Rules
-from mainspring.stores.postgres.sight import CandidateJob, Sight, SourceRead
+from mainspring.stores.postgres.sight import (
+    FIRST_ENTRIES_PER_SOURCE,
+    MAX_ENTRIES,
+    CandidateJob,
+    ReadLimits,
+    Sight,
+    SourceRead,
+    first_read_limits,
+)
 from mainspring.stores.postgres.statements import Statement, in_schema
 from mainspring.stores.records import ClaimRequest
 from tests.servers.postgres import Server
@@ -135,7 +145,7 @@ def test_a_claim_stops_in_front_of_jobs_that_were_not_read() -> None:
         passages={},
         full=frozenset(),
         keyed={},
-        began=Positions({}, 0, {}),
+        began=Positions({}, 0, {}, 0.0),
         trials={},
     )
     picked = pick(sight, request, {})
@@ -146,6 +156,51 @@ def test_a_claim_stops_in_front_of_jobs_that_were_not_read() -> None:
         Source(line, 50): ReadEnd((NOW, UUID(int=9)), is_end=False),
         Source(line, 10): ReadEnd(low.position),
     }
+
+
+@pytest.mark.parametrize(("count", "behind"), [(20, 5_000), (50, 3_000), (50, 10_000), (2, 1_000_000)])
+def test_one_claim_reads_a_bounded_number_of_entries_in_few_statements(count: int, behind: int) -> None:
+    """Many tasks with limits, and behind a few jobs of each many in queues that the node does not serve."""
+    tasks = [Name("", f"task_{number}") for number in range(count)]
+    gates = {(Scope.TASK, str(task)): Gate(scope=Scope.TASK, name=str(task), concurrency=10) for task in tasks}
+    request = ClaimRequest(node=NodeId("n"), term=1, tasks=frozenset(tasks), room=1000, suspects=0)
+    cache = ClaimCache()
+    cache.rules = Rules(gates=gates)
+    request_lines = lines_of(cache.rules, request, NOW)
+    read_limits: ReadLimits | None = first_read_limits(cache, request)
+    statements = entries = 0
+    while read_limits is not None:
+        statements += 1
+        reads = []
+        for place, source in enumerate(cache.sources(request_lines.lines)):
+            jobs = [
+                CandidateJob(
+                    50, NOW + timedelta(seconds=place * 10 + number), JobId(UUID(int=number)), "a", task, 0, None
+                )
+                for task in source.line.tasks
+                for number in range(place % 3)
+            ]
+            limit = read_limits.entries_of(source)
+            entries += min(limit, behind)
+            reached = (NOW + timedelta(seconds=place * 10 + 5), UUID(int=9)) if limit < behind else None
+            reads.append(SourceRead(source, jobs, reached, None, read_limits.most))
+        sight = Sight(
+            now=NOW,
+            horizon=NOW,
+            rules=cache.rules,
+            request_lines=request_lines,
+            reads=reads,
+            passages={},
+            full=frozenset(),
+            keyed={},
+            began=Positions({}, 0, {}, 0.0),
+            trials={},
+        )
+        picked = pick(sight, request, {})
+        read_limits = widen(read_limits, sight, picked, request.room)
+
+    assert statements <= 4
+    assert entries <= 2 * MAX_ENTRIES + count * 2 * (FIRST_ENTRIES_PER_SOURCE + 4 * request.room)
 
 
 # What is read.

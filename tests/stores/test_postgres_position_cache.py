@@ -1,7 +1,8 @@
 """Positions of claims by themselves: what reads and announcements make of them, in any order."""
 
-import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Literal, TypeAlias
 from uuid import UUID
 
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 
 from mainspring.core.limits import Scope
 from mainspring.core.names import Name
-from mainspring.stores.postgres import positions
+from mainspring.stores.postgres import claim_cache, positions
 from mainspring.stores.postgres.claim_cache import ClaimCache
 from mainspring.stores.postgres.lines import Line, LineIndex, Source, Subject
 from mainspring.stores.postgres.positions import (
     MAX_READ_FROM_START_INTERVAL_S,
+    READ_FROM_START_INTERVAL_S,
     SLOW_READ_S,
     START,
     Position,
@@ -29,6 +31,20 @@ TASKS = frozenset({Name("", "mail.send")})
 LINE = Line(LineIndex.ALL, "", TASKS, None, rest=True)
 SOURCE = Source(LINE, 50)
 FULL: Subject = (Scope.QUEUE, "full")
+
+
+@pytest.fixture(autouse=True)
+def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let seconds pass on the monotonic clock, which stands still otherwise."""
+    now = 1000.0
+
+    def pass_by(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    for module in (positions, claim_cache):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    return pass_by
 
 
 def at(minutes: float) -> Position:
@@ -55,19 +71,26 @@ def due_for_a_read_from_the_start(cache: PositionCache) -> None:
 
 
 @pytest.mark.parametrize("took", [0.0, 3.0, 3600.0])
-def test_reads_from_the_start_are_repeated_soon_however_long_one_took(took: float) -> None:
+def test_reads_from_the_start_are_repeated_soon_however_long_one_took(
+    took: float, passes: Callable[[float], None]
+) -> None:
     cache = PositionCache()
     read(cache, 1, took=took)
-    assert cache._progress[SOURCE].whole_at - time.monotonic() <= MAX_READ_FROM_START_INTERVAL_S
+    assert start(cache) == at(1)
+    passes(MAX_READ_FROM_START_INTERVAL_S)
+    assert start(cache) == START
 
 
-def test_a_read_that_several_claims_share_is_not_begun_anew_before_its_end() -> None:
+def test_a_read_that_several_claims_share_is_not_begun_anew_before_its_end(passes: Callable[[float], None]) -> None:
     cache = PositionCache()
     for minutes in range(1, 5):
         read(cache, minutes, is_end=False, took=1e9)
+        passes(1e9)
         assert start(cache) == at(minutes)
     read(cache, 9, took=0.1)
-    assert cache._progress[SOURCE].whole_at < time.monotonic() + MAX_READ_FROM_START_INTERVAL_S + 1
+    assert start(cache) == at(9)
+    passes(MAX_READ_FROM_START_INTERVAL_S)
+    assert start(cache) == START
 
 
 def test_a_claim_that_has_to_find_all_goes_on_with_a_read_under_way() -> None:
@@ -192,6 +215,32 @@ def test_of_two_claims_at_once_the_one_that_came_less_far_decides() -> None:
     assert start(cache) == at(20)
 
 
+@pytest.mark.parametrize("count", [2, 4, positions.MAX_RECENT])
+def test_a_read_of_claims_that_always_overlap_comes_to_its_end(count: int) -> None:
+    """The nodes of a process share the positions; before one claim has ended, the others have begun."""
+    cache = PositionCache()
+    began = [cache.positions() for _ in range(count)]
+    for turn in range(count * 30):
+        one = turn % count
+        place = began[one].of(SOURCE)
+        reached = min(60, (0 if place == START else (place[0] - NOON) / timedelta(minutes=1)) + 5)
+        cache.advance(began[one], {SOURCE: ReadEnd(at(reached), is_end=reached == 60)}, NOON + 2 * HOUR)
+        began[one] = cache.positions()
+    assert start(cache) == at(60)
+
+
+def test_of_two_claims_at_once_the_later_read_from_the_start_counts(passes: Callable[[float], None]) -> None:
+    cache = PositionCache()
+    read(cache, 10)
+    passes(READ_FROM_START_INTERVAL_S / 2)
+    late = cache.positions()
+    passes(READ_FROM_START_INTERVAL_S / 2)
+    from_start = cache.positions()
+    cache.advance(from_start, {SOURCE: ReadEnd(at(20))}, NOON + 2 * HOUR)
+    cache.advance(late, {SOURCE: ReadEnd(at(15))}, NOON + 2 * HOUR)
+    assert start(cache) == at(15)
+
+
 # Queues that are left out.
 
 
@@ -245,6 +294,41 @@ def test_queues_that_are_left_out_in_turn_do_not_restart_a_read_at_the_limit() -
     assert start(cache, others) == START
     assert start(cache, FULL) == at(10)
     assert start(cache, FULL, others) == at(60)
+
+
+def test_a_queue_that_reads_from_the_start_left_out_is_read_from_the_start_once_it_is_not(
+    passes: Callable[[float], None],
+) -> None:
+    """A job whose transaction committed late is in front of the position at which the queue was left out."""
+    cache = PositionCache()
+    read(cache, 10)
+    cache.advance(cache.positions(), {SOURCE: ReadEnd(at(20), without={FULL})}, NOON + 2 * HOUR)
+    passes(READ_FROM_START_INTERVAL_S)
+    cache.advance(cache.positions(), {SOURCE: ReadEnd(at(30), without={FULL})}, NOON + 2 * HOUR)
+    assert start(cache, FULL) == at(30)
+    assert start(cache) == START, "the last read from the start left it out"
+    read(cache, 30)
+    for minutes in (40, 50):  # it is left out and read again, without another read from the start
+        cache.advance(cache.positions(), {SOURCE: ReadEnd(at(minutes), without={FULL})}, NOON + 2 * HOUR)
+        assert start(cache) == at(minutes - 10)
+        read(cache, minutes)
+    passes(READ_FROM_START_INTERVAL_S)
+    assert start(cache) == START
+
+
+def test_a_queue_that_was_left_out_of_a_read_from_the_start_counts_as_read_when_it_was_read_last(
+    passes: Callable[[float], None],
+) -> None:
+    cache = PositionCache()
+    read(cache, 10)
+    passes(READ_FROM_START_INTERVAL_S * 0.8)
+    cache.advance(cache.positions(), {SOURCE: ReadEnd(at(10), without={FULL})}, NOON + 2 * HOUR)
+    due_for_a_read_from_the_start(cache)
+    cache.advance(cache.positions(), {SOURCE: ReadEnd(at(10), without={FULL})}, NOON + 2 * HOUR)
+    read(cache, 20)
+    assert start(cache) == at(20)
+    passes(READ_FROM_START_INTERVAL_S * 0.3)
+    assert start(cache) == START
 
 
 # All of it in any order.

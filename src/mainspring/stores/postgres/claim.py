@@ -83,7 +83,8 @@ def grab(at: datetime | None, request: ClaimRequest, cache: ClaimCache) -> Verb[
     """Claim in one statement; None if no job is expected, or a limit, suspect or room of a queue restricts the choice.
 
     A full claim does not check whether more jobs are due; the next claim does. The statement reads any number of entries that
-    the request may not claim, so it is used only from positions behind which few are to be expected.
+    the request may not claim, so it is not used where a read stopped at its bound of entries. Where they are behind the
+    jobs that filled the claim before, they are read once, 0.2 to 0.4 µs each, and the next claim begins with peek.sql.
     """
     rules = cache.rules
     request_lines = lines_of(rules, request, cache.now()) if cache.expects else None
@@ -266,26 +267,39 @@ def _choose(
         picked = pick(sight, request, {})
         others = [read for read in sight.reads if not read.source.line.rest]
         is_enough = read_limits.of_rest == 1 and bool(picked.jobs) and _are_empty(others, sight.full)
-        more = None if is_enough else widen(read_limits, picked, most)
+        more = None if is_enough else widen(read_limits, sight, picked, most)
         if more is None:
             return sight, picked
         read_limits, began = more, sight.began
 
 
-def widen(read_limits: ReadLimits, picked: Picked, most: int) -> ReadLimits | None:
-    """Return wider limits if a claim had to stop in front of jobs that were not read; None: reading more would not help."""
+def widen(read_limits: ReadLimits, sight: Sight, picked: Picked, most: int) -> ReadLimits | None:
+    """Return wider limits if a claim had to stop in front of jobs that were not read; None: reading more would not help.
+
+    All sources that were not read to their end are read again at once. One at a time, each statement would read all the
+    others again too: with 50 limited tasks, 50 statements of 110,000 index entries each.
+    """
     if not picked.cut:
         return None
     if full_in_front := picked.full_in_front - read_limits.full:
         return read_limits._replace(full=read_limits.full | full_in_front)
     if any(len(read.jobs) >= read.most < most for read in picked.cut):
         return read_limits._replace(most=most, of_rest=most, suspects=most)
-    reread = read_limits.reread.union(read.source for read in picked.cut if read.reached is not None)
-    bound = MAX_ENTRIES // max(1, len(reread))
-    entries = min(max(read_limits.first_entries, read_limits.reread_entries) * ENTRIES_FACTOR, bound)
-    if not reread or (reread == read_limits.reread and entries <= read_limits.reread_entries):
+    if read_limits.spent >= MAX_ENTRIES or all(read.reached is None for read in picked.cut):
         return None
-    return read_limits._replace(reread=reread, reread_entries=entries, is_at_limit=entries == bound)
+    reread = read_limits.reread.union(read.source for read in sight.reads if read.reached is not None)
+    bound = MAX_ENTRIES // len(reread)
+    entries = min(max(read_limits.first_entries, read_limits.reread_entries) * ENTRIES_FACTOR, bound)
+    if reread == read_limits.reread and entries <= read_limits.reread_entries:
+        return None
+    spent = read_limits.spent + entries * len(reread)
+    return read_limits._replace(
+        reread=reread,
+        reread_entries=entries,
+        is_at_limit=entries == bound or spent >= MAX_ENTRIES,
+        spent=spent,
+        took={source: end.took for source, end in picked.ends.items()},
+    )
 
 
 def _gates_to_hold(sight: Sight, picked: Picked) -> list[Gate]:

@@ -10,7 +10,8 @@
 
 DUE has instants in microseconds since 1970, separated by commas: the earliest, and the first few that are still to
 come. `now` in front of them stands for jobs that a limit or a breaker held back: they are due, and claims have not
-passed them, so no position has to be moved back. `-`: no instant. COUNT is a number, `-` if unknown, or `*` if no node
+passed them, so no position is moved back. Claims of other processes may have passed parked jobs: they find these by
+the next read from the start. `-`: no instant. COUNT is a number, `-` if unknown, or `*` if no node
 waits for its turn. GROUP is that of a node in the process that sent it, or `-`.
 
 Every role that can connect to the database can send such payloads. Keys are sent back, in the text of a NOTIFY: a payload

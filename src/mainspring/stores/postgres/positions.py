@@ -13,13 +13,17 @@ announcements would never be read to its end.
 
 Claims leave out queues and tasks that are full or have no room on the node, and these change from one claim to the
 next. So the progress of a read records which queues and tasks were left out, each with the position from which its jobs
-were skipped (`skipped`). The first claim that no longer leaves one out starts there, unless a read has to finish first.
+were skipped (`skipped`). The first claim that no longer leaves one out starts there, unless a read has to finish first;
+it reads from the start if the last such read that included the queue or task is too long ago.
+
+Claims of several nodes of a process overlap. What a claim has found is merged with what others have recorded since it
+began, so that the one that came less far decides.
 """
 
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -42,10 +46,11 @@ MAX_POSITIONS: Final = 20_000
 """Positions that are remembered; beyond, all are dropped."""
 MAX_PULLS: Final = 200
 """Announcements that are remembered for claims which began before them; older ones are merged."""
+MAX_RECENT: Final = 16
+"""Claims of a source of which each result is remembered, for claims that began before them."""
 
 Position: TypeAlias = tuple[datetime, UUID]
 START: Final[Position] = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
-_NONE_SKIPPED: Final[Mapping[Subject, Position]] = MappingProxyType({})
 
 
 class ReadEnd(NamedTuple):
@@ -63,6 +68,17 @@ class ReadEnd(NamedTuple):
     """Queues and tasks that it left out."""
 
 
+class Skipped(NamedTuple):
+    """From where on the jobs of a queue or task were left out."""
+
+    position: Position
+    whole_at: float
+    """When they are to be read from the start of the line again, by the monotonic clock."""
+
+
+_NONE_SKIPPED: Final[Mapping[Subject, Skipped]] = MappingProxyType({})
+
+
 class Progress(NamedTuple):
     """How far the reads of a source have come."""
 
@@ -78,29 +94,37 @@ class Progress(NamedTuple):
     announced: Position | None = None
     """Position of the earliest job that was announced in the part already read, and that no read has covered since; None:
     there is none."""
-    skipped: Mapping[Subject, Position] = _NONE_SKIPPED
-    """Queues and tasks that were left out, each with the position from which its jobs were skipped."""
+    skipped: Mapping[Subject, Skipped] = _NONE_SKIPPED
+    """Queues and tasks that were left out."""
     reads: int = 0
     """Counts the claims that have recorded it."""
+    recent: "tuple[Progress, ...]" = ()
+    """What the last of these claims have found, each by itself; for claims that began before them."""
 
     def is_valid(self, clock: float) -> bool:
         return self.is_under_way or self.whole_at > clock
 
-    def start(self, without: AbstractSet[Subject]) -> Position:
+    def start(self, without: AbstractSet[Subject], clock: float) -> Position:
         """Return where a claim begins that leaves out these queues and tasks.
+
+        One that is no longer left out is read from where it was skipped. If the last read from the start that included it
+        is too long ago, the claim begins at the start: reads from the start in between did not see its jobs.
 
         A read that has to finish is not restarted for a queue or task that has room again: rooms change with every
         claim, and a line with many entries would never be read to its end.
         """
         if not self.skipped or self.must_finish:
             return self.position
-        return min([self.position, *(at for subject, at in self.skipped.items() if subject not in without)])
+        again = [one for subject, one in self.skipped.items() if subject not in without]
+        if any(one.whole_at <= clock for one in again):
+            return START
+        return min([self.position, *(one.position for one in again)])
 
     def pulled(self, back: Position) -> "Progress":
         """Return the progress after the announcement of a job that is due since `back`."""
         skipped = self.skipped
-        if any(at > back for at in skipped.values()):
-            skipped = {subject: min(at, back) for subject, at in skipped.items()}
+        if any(one.position > back for one in skipped.values()):
+            skipped = {subject: one._replace(position=min(one.position, back)) for subject, one in skipped.items()}
         if back >= self.position:
             return self if skipped is self.skipped else self._replace(skipped=skipped)
         announced = back if self.announced is None else min(self.announced, back)
@@ -114,15 +138,20 @@ class Positions(NamedTuple):
     pulls: int
     stored: Mapping[Source, Progress]
     """All that was remembered when the claim began."""
+    clock: float
+    """When that was, by the monotonic clock."""
     is_whole: bool = False
     """The claim must not miss a job."""
 
     def of(self, source: Source, without: AbstractSet[Subject] = frozenset()) -> Position:
         progress = self.valid.get(source)
-        return START if progress is None else progress.start(without)
+        return START if progress is None else progress.start(without, self.clock)
 
     def is_close(self, source: Source) -> bool:
-        """Return whether only few entries that a request may not claim are to be expected from the position on."""
+        """Return whether the last read did not stop at its bound of index entries that the request may not claim.
+
+        There may be many of these entries all the same, behind the jobs that filled the claim.
+        """
         progress = self.valid.get(source)
         return progress is not None and not progress.is_under_way and progress.announced is None
 
@@ -165,7 +194,7 @@ class PositionCache:
         clock = time.monotonic()
         with self._guard:
             pulls, stored = self._pulls, self._progress
-        return Positions({source: one for source, one in stored.items() if one.is_valid(clock)}, pulls, stored)
+        return Positions({source: one for source, one in stored.items() if one.is_valid(clock)}, pulls, stored, clock)
 
     def from_start(self) -> Positions:
         """Return positions at the start of every source, except where such a read is under way or was slow just now."""
@@ -182,16 +211,20 @@ class PositionCache:
             if began.pulls < self._forgotten:
                 return True
             back = next((least for count, least in self._log if count > began.pulls), None)
+            if len(self._progress) > MAX_POSITIONS:
+                self._forget()
             for source, progress in found.items():
-                one, other, before = progress, self._progress.get(source), began.stored.get(source)
-                if back is not None:
-                    one = one.pulled(back)
-                if other is not None and other.reads != (0 if before is None else before.reads):
-                    one = _merged(one, other)
-                found[source] = one._replace(reads=1 if other is None else other.reads + 1)
-                self._farthest = max(self._farthest, one.position, *one.skipped.values())
-            kept = self._progress if len(self._progress) <= MAX_POSITIONS else {}
-            self._progress = kept | found
+                other, before = self._progress.get(source), began.stored.get(source)
+                one = own = progress if back is None else progress.pulled(back)
+                if other is not None:
+                    for meanwhile in _recorded_since(other, 0 if before is None else before.reads):
+                        one = _merged(one, meanwhile)
+                    recent = (*other.recent[1 - MAX_RECENT :], own)
+                    found[source] = one._replace(reads=other.reads + 1, recent=recent)
+                else:
+                    found[source] = one._replace(reads=1, recent=(own,))
+                self._farthest = max(self._farthest, one.position, *(each.position for each in one.skipped.values()))
+            self._progress = self._progress | found
         return is_open_again or any(one.announced is not None for one in found.values())
 
     def pull(self, least: datetime) -> None:
@@ -211,42 +244,73 @@ class PositionCache:
     def forget(self) -> None:
         """Drop all positions: a gate or a queue was opened, and its jobs may be due since long ago."""
         with self._guard:
-            self._pulls += 1
-            self._forgotten = self._pulls
-            self._log = []
-            self._progress = {}
-            self._farthest = START
+            self._forget()
+
+    def _forget(self) -> None:
+        self._pulls += 1
+        self._forgotten = self._pulls
+        self._log = []
+        self._progress = {}
+        self._farthest = START
 
 
 def _progress(began: Positions, source: Source, end: ReadEnd, latest: Position, clock: float) -> Progress:
     """Return how far the reads of a source have come with a claim."""
-    before, stored = began.valid.get(source), began.stored.get(source)
-    start = began.of(source, end.without)
-    skipped = dict.fromkeys(end.without, start)
-    if stored is not None and stored.skipped:
-        goes_on = before is not None and before.must_finish
-        skipped |= {subject: at for subject, at in stored.skipped.items() if goes_on or subject in end.without}
-    is_whole = before is None or before.whole_at == math.inf
-    took = end.took if before is None else before.took + end.took if is_whole else before.took
-    must_finish = not end.is_end and (end.is_at_limit or (before is not None and before.must_finish))
-    progress = Progress(min(end.position, latest), math.inf, took, not end.is_end, must_finish, skipped=skipped)
-    if before is not None and not is_whole:
-        progress = progress._replace(whole_at=before.whole_at)
-    elif end.is_end:
-        progress = progress._replace(whole_at=clock + pause_after(took))
-    if before is None or not before.must_finish or before.announced is None:
+    before, start = began.valid.get(source), began.of(source, end.without)
+    goes_on = before is not None and start != START  # else it is a read from the start
+    whole_at, took = math.inf, end.took
+    if before is not None and goes_on:
+        took = before.took + end.took if before.whole_at == math.inf else before.took
+        whole_at = before.whole_at
+    if end.is_end and whole_at == math.inf:
+        whole_at = clock + pause_after(took)
+    again_at = clock if not goes_on else clock + pause_after(took) if whole_at == math.inf else whole_at
+    skipped = dict.fromkeys(end.without, Skipped(start, again_at))
+    stored = began.stored.get(source)
+    must_finish = before is not None and before.must_finish
+    for subject, one in stored.skipped.items() if stored is not None else ():
+        if must_finish or subject in end.without:
+            skipped[subject] = one
+        elif goes_on:
+            whole_at = min(whole_at, one.whole_at)
+    progress = Progress(
+        min(end.position, latest),
+        whole_at,
+        took,
+        is_under_way=not end.is_end,
+        must_finish=not end.is_end and (end.is_at_limit or must_finish),
+        skipped=skipped,
+    )
+    if before is None or not must_finish or before.announced is None:
         return progress
     return progress.pulled(before.announced)
 
 
+def _recorded_since(progress: Progress, reads: int) -> Sequence[Progress]:
+    """Return what claims have recorded after so many; if not all of these are remembered, what all have found together.
+
+    What was recorded before a claim began is not merged with it: claims that always overlap would never come further.
+    """
+    count = progress.reads - reads
+    if count > len(progress.recent):
+        return [progress]
+    return progress.recent[len(progress.recent) - count :]
+
+
 def _merged(one: Progress, other: Progress) -> Progress:
     """Return what two claims have found that were made at once: less far than either has come."""
-    skipped = {
-        subject: min(at for each in (one, other) if (at := each.skipped.get(subject)) is not None)
-        for subject in one.skipped.keys() | other.skipped.keys()
-    }
+    skipped = {subject: _earlier(one, other, subject) for subject in one.skipped.keys() | other.skipped.keys()}
     announced = min((each.announced for each in (one, other) if each.announced is not None), default=None)
-    return min(one, other, key=lambda each: each.position)._replace(announced=announced, skipped=skipped)
+    merged = min(one, other, key=lambda each: each.position)
+    whole_at = merged.whole_at
+    if whole_at != math.inf:  # the later read from the start counts: both have seen the jobs in front of the position
+        whole_at = max(each.whole_at for each in (one, other) if each.whole_at != math.inf)
+    return merged._replace(whole_at=whole_at, announced=announced, skipped=skipped)
+
+
+def _earlier(one: Progress, other: Progress, subject: Subject) -> Skipped:
+    found = [each.skipped[subject] for each in (one, other) if subject in each.skipped]
+    return Skipped(min(each.position for each in found), min(each.whole_at for each in found))
 
 
 def pause_after(took: float) -> float:

@@ -1,9 +1,10 @@
 """Snapshot that a claim reads first: the first due jobs of each line and priority, and the state of gates."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from mainspring.core.job import JobId
@@ -30,9 +31,9 @@ ENTRIES_FACTOR: Final = 16
 """Factor by which the number of entries grows when a source is read again, because its first entries were jobs that the
 request may not claim."""
 MAX_ENTRIES: Final = 200_000
-"""Index entries that one statement reads at most of all sources that are read again: about 0.1 s. The next claim continues
-there."""
-_TOOK: Final = 17
+"""Index entries of all sources that are read again, for one statement (about 0.1 s); a claim that has read as many makes
+no further statement. The next claim continues there."""
+_TOOK: Final = 18
 """The column with the time from the beginning of the statement to a row."""
 
 
@@ -150,6 +151,9 @@ class Sight:
         return not self.now < keyed.look_at <= self.now + keyed.gate.longest_wait  # later: the clock was ahead then
 
 
+NOTHING_TOOK: Final[Mapping[Source, float]] = MappingProxyType({})
+
+
 class ReadLimits(NamedTuple):
     """How much of each source is read."""
 
@@ -166,7 +170,11 @@ class ReadLimits(NamedTuple):
     reread_entries: int = 0
     """Index entries of each of these sources."""
     is_at_limit: bool = False
-    """Whether `reread_entries` is the most that one claim may read."""
+    """Whether one claim may not read more entries."""
+    spent: int = 0
+    """Index entries of all sources that were read again, in all statements of the claim."""
+    took: Mapping[Source, float] = NOTHING_TOOK
+    """Seconds that the statements before took for each source."""
     full: frozenset[Subject] = frozenset()
     """Gates whose jobs are left out (`lines_of`), because they were in front of others."""
 
@@ -217,7 +225,7 @@ def look(
         )
         took = _durations(rows)
         by_place = {row[0]: row for row in rows}
-        now, version, fresh, taken, freed, look_at, spent = by_place[0][10:_TOOK]
+        now, version, fresh, gaps_took, taken, freed, look_at, spent = by_place[0][10:_TOOK]
         if version is None:
             raise NodeGone("PostgreSQL store", f"node {request.node} is not alive under this term; join under a new id")
         if version != rules.version:
@@ -229,13 +237,13 @@ def look(
             cache.learn((request_lines.lines[place], priority) for place, priority in fresh)
             continue
         if gaps:
-            cache.looked_into_gaps(began, gaps, took[0])
+            cache.looked_into_gaps(began, gaps, gaps_took.total_seconds())
         reads = [
             _read(
                 source,
                 by_place[place],
                 most[place - 1],
-                took[place],
+                read_limits.took.get(source, 0.0) + took[place],
                 is_at_limit=read_limits.is_at_limit and source in read_limits.reread,
             )
             for place, source in enumerate(sources, start=1)

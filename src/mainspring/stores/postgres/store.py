@@ -182,9 +182,11 @@ class PostgresStore(OutboxVerbs, OverviewVerbs):
             if claimed is not None:
                 return claimed, False
         gated = holdings.tried(lambda: through.claim_through_gates(self._at, request, cache, held, tried), forget)
-        given, again, counted = await self._run(gated, whole=True)
-        cache.counted(counted)
-        return given, again
+        result = await self._run(gated, whole=True)
+        cache.counted(result.counted)
+        if result.unparked is not None:
+            cache.positions.pull(result.unparked)
+        return result.claimed, result.again
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         self._connections.must_be_open()

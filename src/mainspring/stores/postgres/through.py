@@ -48,24 +48,35 @@ class Chosen(NamedTuple):
     """There were so many blocked jobs that it is better to let others have the gates for a moment."""
 
 
+class GatedClaim(NamedTuple):
+    """The result of a claim through gates."""
+
+    claimed: Claimed
+    again: bool
+    """Whether to claim again at once: because of gates that were not held, or many jobs that were parked."""
+    counted: Sequence[Gate]
+    """Gates in which every running job that needs a place has one."""
+    unparked: datetime | None
+    """The earliest due time of jobs that were made claimable. Claims that were made at once may have passed them."""
+
+
 def claim_through_gates(
     at: datetime | None, request: ClaimRequest, cache: ClaimCache, held: Sequence[Gate], tried: Sequence[Name] = ()
-) -> Verb[tuple[Claimed, bool, Sequence[Gate]]]:
+) -> Verb[GatedClaim]:
     """Claim what has gates or breakers to pass, these at most, and what has none. One transaction.
 
-    Says also whether to do it again at once: it gave nothing, and has parked so many blocked jobs that it is better to
-    let others have the gates for a moment. And behind which gates all that runs has its place.
+    A claim that gave nothing, and has parked many blocked jobs, lets others have the gates before it is repeated.
     """
     held = (yield from gates.hold(held)) if held else []
     left = yield from gates.count_again(cache.uncounted(held))
     counted = [gate for gate in held if gate not in left]
-    waiting = yield from _reopen(at, request, cache, held)
+    waiting, unparked = yield from _reopen(at, request, cache, held)
     probing = (yield from breakers.hold_for_a_probe(at, tried)) if tried else {}
     chosen = yield from _choose_through(at, request, cache, held, Held(tried, probing))
     if chosen is None:
         cache.gated = True  # so that all gates and breakers are held next time
         yield from gates.free(waiting)
-        return Claimed(deliveries=()), True, counted
+        return GatedClaim(Claimed(deliveries=()), again=True, counted=counted, unparked=unparked)
     sight, picked, keys, behind, obstructed = chosen
     deliveries = yield from take(at, request, sight, picked)
     yield from gates.pass_through(request.node, sight, keys, deliveries)
@@ -81,7 +92,8 @@ def claim_through_gates(
     cache.gated = any(sight.gates_of(job) for job in picked.jobs)
     found = [sight.now] if obstructed or missed or cut_short else [next_due(sight, picked, keys)]
     due = min((instant for instant in (*found, *later) if instant is not None), default=None)
-    return Claimed(deliveries=deliveries, next_due=due, changes=changes), obstructed and not deliveries, counted
+    claimed = Claimed(deliveries=deliveries, next_due=due, changes=changes)
+    return GatedClaim(claimed, again=obstructed and not deliveries, counted=counted, unparked=unparked)
 
 
 def _is_due_behind(sight: Sight, but_for: Collection[Name]) -> bool:
@@ -101,21 +113,23 @@ def _try(sight: Sight, probing: Mapping[Name, Kept]) -> None:
 
 def _reopen(
     at: datetime | None, request: ClaimRequest, cache: ClaimCache, held: Sequence[Gate]
-) -> Verb[list[tuple[Name, str]]]:
+) -> Verb[tuple[list[tuple[Name, str]], datetime | None]]:
     """Make jobs claimable that were parked behind a key which was freed or has opened.
 
-    Returns the keys behind which others are still parked.
+    Returns the keys behind which others are still parked, and the earliest due time of these jobs.
     """
     names = {(gate.scope, gate.name) for gate in held}
     waiting: list[tuple[Name, str]] = []
+    unparked: datetime | None = None
     for task in sorted(request.tasks, key=str):
         gate = cache.rules.keyed(task)
         if gate is not None and (gate.scope, gate.name) in names:
             back = yield from gates.reopen(at, task, gate)
             if back.least is not None:
                 cache.announced(back.least)
+                unparked = back.least if unparked is None else min(unparked, back.least)
             waiting += back.more
-    return waiting
+    return waiting, unparked
 
 
 def _choose_through(
@@ -142,7 +156,7 @@ def _choose_through(
         _try(sight, tried.breakers)
         keys = yield from gates.keys_in(sight)
         picked = pick(sight, request, keys)
-        more = widen(read_limits, picked, max(MANY, wanted))
+        more = widen(read_limits, sight, picked, max(MANY, wanted))
         if not picked.jobs and began.skip and not cache.hears():
             began = cache.positions.from_start()  # an empty answer must be true
         elif not picked.cut_short:

@@ -3,7 +3,8 @@
 -- - where the read ended, if these entries did not have as many jobs as are wanted;
 -- - when the next job is due, or a lower bound if none of the next hundred entries passes the filter.
 -- The first row, at place 0, has the time; the version of the rules, NULL if the node is not alive; priorities that the
--- caller does not know, one of each gap between those that it knows, with the place of the line; the state of gates;
+-- caller does not know, one of each gap between those that it knows, with the place of the line; the time up to the end of
+-- that search; the state of gates;
 -- and, of tasks whose keys have a gate, whether a key was freed and when one is to be looked at. The last column is the
 -- time from the beginning of the statement to the row. Locks nothing. Due times are limited to those that the caller
 -- can read.
@@ -70,6 +71,7 @@ SELECT
         ) AS found
         WHERE gap.kind = 'suspect'
     ),
+    clock_timestamp() - statement_timestamp(),
     ARRAY(
         SELECT (SELECT count(*) FROM mainspring.places WHERE scope = asked.scope AND name = asked.name AND key = '')
         FROM unnest($23::text[], $24::text[]) WITH ORDINALITY AS asked (scope, name, place) ORDER BY place
@@ -106,7 +108,7 @@ SELECT
         WHERE state <> 'running' AND NOT parked AND care <> 1 AND priority + 0 >= 0
             AND priority + 0 = asked.priority AND run_at > clock.horizon
         ORDER BY run_at, id OFFSET 99 LIMIT 1
-    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
+    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
 FROM clock CROSS JOIN asked CROSS JOIN LATERAL (
     SELECT
         array_agg(id) FILTER (WHERE passes) AS ids, array_agg(greatest(run_at, '0001-01-01Z')) FILTER (WHERE passes) AS times,
@@ -149,7 +151,7 @@ SELECT
         WHERE state <> 'running' AND NOT parked AND care <> 1 AND task COLLATE "C" >= '' AND task COLLATE "C" = asked.name
             AND priority = asked.priority AND run_at > clock.horizon
         ORDER BY run_at, id OFFSET 99 LIMIT 1
-    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
+    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
 FROM clock CROSS JOIN asked CROSS JOIN LATERAL (
     SELECT
         array_agg(id) FILTER (WHERE passes) AS ids, array_agg(greatest(run_at, '0001-01-01Z')) FILTER (WHERE passes) AS times,
@@ -192,7 +194,7 @@ SELECT
         WHERE state <> 'running' AND NOT parked AND care <> 1 AND queue COLLATE "C" >= '' AND queue COLLATE "C" = asked.name
             AND priority = asked.priority AND run_at > clock.horizon
         ORDER BY run_at, id OFFSET 99 LIMIT 1
-    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
+    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
 FROM clock CROSS JOIN asked CROSS JOIN LATERAL (
     SELECT
         array_agg(id) FILTER (WHERE passes) AS ids, array_agg(greatest(run_at, '0001-01-01Z')) FILTER (WHERE passes) AS times,
@@ -235,7 +237,7 @@ SELECT
         WHERE state <> 'running' AND NOT parked AND care = 1
             AND priority = asked.priority AND run_at > clock.horizon
         ORDER BY run_at, id OFFSET 99 LIMIT 1
-    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
+    )), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock_timestamp() - statement_timestamp()
 FROM clock CROSS JOIN asked CROSS JOIN LATERAL (
     SELECT
         array_agg(id) FILTER (WHERE passes) AS ids, array_agg(greatest(run_at, '0001-01-01Z')) FILTER (WHERE passes) AS times,
