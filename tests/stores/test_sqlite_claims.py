@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 
 from mainspring.core import machine
 from mainspring.core.backoff import Backoff
+from mainspring.core.breaker import Breaker, Phase
 from mainspring.core.command import CancelJob, Command, DeleteJob, MoveJob, RetryJob
 from mainspring.core.job import Claim, JobId, NodeId
 from mainspring.core.limits import Gate, Rate, Scope
@@ -29,6 +31,7 @@ from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.errors import IllegalTransition
 from mainspring.stores.records import Claimed, ClaimRequest, Delivery, NewJob, NodeRecord, Place, Process, Settlement
 from mainspring.stores.sqlite import (
+    breakers,
     claim,
     delete,
     enqueue,
@@ -37,6 +40,7 @@ from mainspring.stores.sqlite import (
     migrate,
     nodes,
     operate,
+    parking,
     places,
     prune,
     selection,
@@ -273,18 +277,26 @@ STEPS = st.one_of(
 )
 
 
-@given(st.lists(STEPS, max_size=40))
-def test_whatever_happens_the_tables_agree(steps: Sequence[tuple[object, ...]]) -> None:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+OPENED = st.sampled_from([1, 2, 1000])
+"""Keys that have opened whose jobs one claim unparks."""
+
+
+@given(st.lists(STEPS, max_size=40), OPENED)
+def test_whatever_happens_the_tables_agree(steps: Sequence[tuple[object, ...]], opened: int) -> None:
+    with (
+        closing(sqlite3.connect(":memory:", isolation_level=None)) as connection,
+        patch.object(parking, "_MAX_OPENED", opened),
+    ):
         story = Story(Tables(connection))
         for step in steps:
             story.take(step)
 
 
-@given(st.lists(STEPS, max_size=40))
-def test_both_scans_choose_the_same_jobs(steps: Sequence[tuple[object, ...]]) -> None:
+@given(st.lists(STEPS, max_size=40), OPENED)
+def test_both_scans_choose_the_same_jobs(steps: Sequence[tuple[object, ...]], opened: int) -> None:
     """The scan in claim order, the scan by lane, and a scan in claim order that is given up at once in favour of the other."""
     with ExitStack() as stack:
+        stack.enter_context(patch.object(parking, "_MAX_OPENED", opened))
         stories = []
         for by_lane in (False, True, None):
             connection = stack.enter_context(closing(sqlite3.connect(":memory:", isolation_level=None)))
@@ -309,14 +321,27 @@ class Round(NamedTuple):
     fields: dict[str, object]
 
 
+ONE_BY_KEY = Gate(scope=Scope.KEY, name="a", concurrency=1)
 OF_KEY = [
     Gate(scope=Scope.KEY, name="a", concurrency=concurrency, rate=rate)
     for concurrency, rate in [(1, None), (4, None), (25, None), (None, FAST), (25, FAST)]
 ]
+OF_ONE_PLACE = [ONE_BY_KEY, Gate(scope=Scope.KEY, name="a", rate=Rate(count=1, period=timedelta(seconds=2)))]
+SMALL_ROUNDS = st.builds(
+    Round,
+    st.integers(1, 3),
+    st.sampled_from("vwxyz"),
+    st.sampled_from(["default", "default", "default", "other"]),
+    st.just(50),
+    st.sampled_from([*OF_ONE_PLACE, OF_ONE_PLACE[1]]),
+    st.integers(0, 4),
+    st.integers(0, 3),
+    st.sampled_from([{}, {}, {"tasks": frozenset({TASKS[1]})}, {"queues": {"default": 2}, "others": True}]),
+)
 ROUNDS = st.builds(
     Round,
     st.sampled_from([1, 3, 10, 40]),
-    st.sampled_from(["x", "x", "y"]),
+    st.sampled_from(["x", "x", "y", "z"]),
     st.sampled_from(["default", "other"]),
     st.sampled_from([50, 50, 60]),
     st.sampled_from(OF_KEY),
@@ -326,14 +351,25 @@ ROUNDS = st.builds(
 )
 
 
-@pytest.mark.parametrize("unparked", [2, 20])
+@pytest.mark.parametrize(("unparked", "opened"), [(2, 1), (20, 1), (20, 1000)])
 @given(rounds=st.lists(ROUNDS, max_size=12))
-def test_jobs_of_keys_come_in_their_order(unparked: int, rounds: Sequence[Round]) -> None:
-    """Gates open for more jobs than are unparked at once, and newer jobs come meanwhile."""
+def test_jobs_of_keys_come_in_their_order(unparked: int, opened: int, rounds: Sequence[Round]) -> None:
+    """Gates open for more jobs, and for more keys, than are unparked at once, and newer jobs come meanwhile."""
+    with patch.object(gates, "_MAX_UNPARKED", unparked), patch.object(selection, "_MAX_BLOCKED", 10 * unparked):
+        play(rounds, opened)
+
+
+@given(rounds=st.lists(SMALL_ROUNDS, min_size=4, max_size=20))
+def test_jobs_of_keys_with_one_place_come_in_their_order(rounds: Sequence[Round]) -> None:
+    """Some keys are yet to be unparked when newer jobs of them are claimed."""
+    play(rounds, opened=1)
+
+
+def play(rounds: Sequence[Round], opened: int) -> None:
+    """Let so many opened keys be unparked by one claim. In the end all of them have been."""
     with (
         closing(sqlite3.connect(":memory:", isolation_level=None)) as connection,
-        patch.object(gates, "_MAX_UNPARKED", unparked),
-        patch.object(selection, "_MAX_BLOCKED", 10 * unparked),
+        patch.object(parking, "_MAX_OPENED", opened),
     ):
         tables = Tables(connection)
         story = Story(tables)
@@ -344,6 +380,9 @@ def test_jobs_of_keys_come_in_their_order(unparked: int, rounds: Sequence[Round]
             tables.now += one.seconds * 1_000_000
             story.take(("claim", one.room, one.fields))
             story.take(("settle", 0, Succeeded(), False))
+        for _ in {(one.key, one.queue, one.priority) for one in rounds}:
+            tables.ask(room=0)
+        assert opened_keys(tables) == 0
 
 
 class Story:
@@ -444,9 +483,6 @@ def file(tmp_path: Path) -> Iterator[tuple[Tables, Tables]]:
         one, other = Tables(connections[0]), Tables.__new__(Tables)
         other.__dict__.update(vars(one), connection=connections[1], known=Known())
         yield one, other
-
-
-ONE_BY_KEY = Gate(scope=Scope.KEY, name="a", concurrency=1)
 
 
 def parked(tables: Tables) -> int:
@@ -619,6 +655,131 @@ def test_the_rate_of_a_key_that_opens_while_its_queue_is_paused_keeps_the_order(
         operate.resume(session, "default")
 
     assert ids(tables.claim(room=20)) == in_order(old)[:3]
+
+
+def opened_keys(tables: Tables) -> int:
+    """Count the lanes and keys of parked jobs that the next claims unpark."""
+    rows = tables.connection.execute("SELECT 1 FROM mainspring_parked_keys WHERE opens_at <= ?", (tables.now,))
+    return len(rows.fetchall())
+
+
+TEN_SECONDS = Gate(scope=Scope.KEY, name="a", rate=Rate(count=1, period=timedelta(seconds=10)))
+
+
+def park_jobs_of_many_keys(tables: Tables, gate: Gate, keys: int, *, queue: str = "default") -> list[Claim]:
+    """Let one job of each key start, and one be parked; returns those that have started."""
+    tables.declare(gate)
+    new = [tables.new(TASKS[0], key=f"k{number}", delay=-9, queue=queue) for number in range(keys) for _ in "12"]
+    started = enqueue_and_claim(tables, new)
+    assert (len(started), parked(tables)) == (keys, keys)
+    return started
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Transactions after which the tables are not looked over, which takes long with thousands of keys."""
+    with patch.object(Tables, "look_over"), patch.object(Tables, "look_at_order"):
+        yield
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_one_claim_unparks_the_jobs_of_some_keys_and_leaves_the_rest_to_the_next_ones(tables: Tables) -> None:
+    park_jobs_of_many_keys(tables, TEN_SECONDS, 2500)
+    tables.now += 10_000_000
+    seen = []
+    for _ in range(4):
+        claimed = tables.ask(room=2)
+        due = claimed.next_due and claimed.next_due <= instant(tables.now)
+        seen.append((len(claimed.deliveries), parked(tables), opened_keys(tables), due))
+
+    assert seen == [(2, 1500, 1500, True), (2, 500, 500, True), (2, 0, 0, True), (2, 0, 0, True)]
+
+
+def test_a_claim_that_leaves_keys_to_the_next_one_asks_for_it_at_once(tables: Tables) -> None:
+    park_jobs_of_many_keys(tables, TEN_SECONDS, 5)
+    pause(tables, "default")
+    tables.now += 10_000_000
+    with patch.object(parking, "_MAX_OPENED", 2):
+        dues = [tables.ask(room=9).next_due for _ in range(3)]
+
+    assert dues == [instant(tables.now), instant(tables.now), None]
+    assert opened_keys(tables) == 0
+
+
+def test_keys_that_opened_first_are_unparked_first_whatever_their_task_is(tables: Tables) -> None:
+    tables.declare(TEN_SECONDS, replace(TEN_SECONDS, name="b"))
+    for number in range(6):
+        task = TASKS[number % 2]
+        enqueue_and_claim(tables, [tables.new(task, key=f"k{number}", delay=-9) for _ in "12"])
+        tables.now += 1_000_000
+    tables.now += 10_000_000
+    found = []
+    with patch.object(parking, "_MAX_OPENED", 2):
+        for _ in range(3):
+            found += keys(tables.claim(room=2))
+
+    assert sorted(found, key=str) == [f"k{number}" for number in range(6)]
+    assert [{*found[n : n + 2]} for n in (0, 2, 4)] == [{"k0", "k1"}, {"k2", "k3"}, {"k4", "k5"}]
+
+
+@pytest.mark.parametrize("by_lane", [False, True])
+@pytest.mark.parametrize("queue", ["default", "other"])
+def test_a_newer_job_does_not_overtake_one_of_its_key_that_is_yet_to_be_unparked(
+    tables: Tables, queue: str, by_lane: bool
+) -> None:
+    """The claim takes one job of the key, which has room for one."""
+    tables.by_lane = by_lane
+    tables.declare(TEN_SECONDS)
+    old = {key: [tables.new(TASKS[0], key=key, delay=-9) for _ in "12"] for key in ("x", "y")}
+    for new in old.values():
+        enqueue_and_claim(tables, new)
+        tables.now += 1_000_000
+    assert parked(tables) == 2
+    tables.now += 10_000_000
+    newer = [tables.new(TASKS[0], key="y", queue=queue), tables.new(TASKS[0], key="y")]
+    tables.enqueue(newer)
+    with patch.object(parking, "_MAX_OPENED", 1):
+        first = tables.claim(room=2)
+        assert opened_keys(tables) == 0
+
+    assert ids(first) == [in_order(old[key])[1] for key in ("x", "y")]
+
+
+def statements_of(tables: Tables, verb: Callable[[Session], object]) -> int:
+    """Count the statements that a verb runs."""
+    counted = count()
+    with tables as session:
+        tables.connection.set_trace_callback(lambda _: next(counted))
+        verb(session)
+        tables.connection.set_trace_callback(None)
+    return next(counted)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("gate", [Gate(scope=Scope.KEY, name="a"), Gate(scope=Scope.KEY, name="a", concurrency=2)])
+def test_a_gate_is_changed_with_the_same_statements_for_any_number_of_keys(gate: Gate) -> None:
+    needed = []
+    for number in (3, 300):
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            tables = Tables(connection)
+            park_jobs_of_many_keys(tables, ONE_BY_KEY, number)
+            needed.append(statements_of(tables, lambda session: gates.declare(session, [gate])))
+            assert len(tables.claim(room=999)) == number
+
+    assert needed[0] == needed[1]
+
+
+def test_jobs_of_keys_whose_gate_was_changed_are_unparked_by_the_next_claims(tables: Tables) -> None:
+    park_jobs_of_many_keys(tables, ONE_BY_KEY, 5)
+    tables.declare(Gate(scope=Scope.KEY, name="a"))
+    tables.now -= 30_000_000  # the clock is set back
+    with patch.object(parking, "_MAX_OPENED", 2):
+        for left in (3, 1, 0):
+            assert tables.claim(room=0) == ()
+            assert parked(tables) == left
+    tables.now += 30_000_000
+
+    assert len(tables.claim(room=9)) == 5
 
 
 def pause(tables: Tables, queue: str) -> None:
@@ -852,18 +1013,26 @@ def effort(prepare: Callable[[Tables], None], **fields: object) -> int:
         tables.enqueue([tables.new(TASKS[0]) for _ in range(9)])
         wanted: dict[str, object] = {"tasks": frozenset({TASKS[0]}), "room": 2, **fields}
         assert tables.claim(**wanted)
-        steps = count()
+        found: list[Delivery] = []
+        steps = steps_of(
+            tables, lambda session: found.extend(claim.claim(session, tables.request(**wanted)).deliveries)
+        )
+        assert keys(found) == [None, None]
+        return steps
 
-        def step() -> None:
-            next(steps)
 
-        request = ClaimRequest(node=tables.node, term=tables.term, **wanted)  # type: ignore[arg-type] # as the fields are
-        with tables as session:
-            connection.set_progress_handler(step, 100)
-            found = claim.claim(session, request).deliveries
-            connection.set_progress_handler(None, 0)
-        assert [one.key for one in found] == [None, None]
-        return next(steps)
+def steps_of(tables: Tables, verb: Callable[[Session], object]) -> int:
+    """Count the hundreds of steps that SQLite's machine takes for a verb."""
+    steps = count()
+
+    def step() -> None:
+        next(steps)
+
+    with tables as session:
+        tables.connection.set_progress_handler(step, 100)
+        verb(session)
+        tables.connection.set_progress_handler(None, 0)
+    return next(steps)
 
 
 def in_front(tables: Tables, **fields: object) -> None:
@@ -905,6 +1074,68 @@ def in_many_queues(tables: Tables) -> None:
 def test_a_claim_reads_no_job_that_it_does_not_give_out(obstacle: Callable[[Tables], None]) -> None:
     """The gates that some of them declare cost a little."""
     assert effort(obstacle) <= effort(lambda _: None) + 8
+
+
+def behind_a_full_task(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.TASK, name="a", concurrency=1))
+
+
+def behind_another_full_queue(tables: Tables) -> None:
+    tables.declare(Gate(scope=Scope.QUEUE, name="default", concurrency=1))
+
+
+def behind_a_breaker(tables: Tables) -> None:
+    with tables as session:
+        breakers.declare(session, {TASKS[0]: Breaker()})
+        breakers.operate(session, TASKS[0], Phase.OPEN, term=None, by="me", reason="")
+
+
+def in_a_paused_queue(tables: Tables) -> None:
+    pause(tables, "default")
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("obstacle", "wait"),
+    [(behind_a_full_task, None), (behind_a_breaker, None), (behind_another_full_queue, 10), (in_a_paused_queue, 10)],
+)
+def test_a_claim_that_gives_out_nothing_does_not_read_when_all_keys_open(
+    obstacle: Callable[[Tables], None], wait: int | None
+) -> None:
+    """It asks for the next claim when the last key opens that was read, unless all of them wait for another job."""
+    steps = []
+    for number in (1500, 3000):
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            tables = Tables(connection)
+            (_, *others) = park_jobs_of_many_keys(tables, TEN_SECONDS, number)
+            changes = [machine.decide(one, Succeeded(), instant(tables.now), 0.5) for one in others]
+            with tables as session:
+                settle.settle(session, [Settlement(change=change, by=tables.node) for change in changes])
+            obstacle(tables)
+            steps.append(steps_of(tables, partial(claim.claim, request=tables.request(room=9))))
+            due = tables.ask(room=9).next_due
+            assert due == (None if wait is None else instant(tables.now + wait * 1_000_000))
+
+    assert steps[1] <= steps[0] + 4
+
+
+def test_a_key_that_opens_behind_many_of_a_paused_queue_is_claimed_when_it_does(tables: Tables) -> None:
+    """Before that, a claim may be asked for when the last key that was read opens."""
+    park_jobs_of_many_keys(tables, TEN_SECONDS, 12, queue="paused")
+    pause(tables, "paused")
+    tables.now += 2_000_000
+    enqueue_and_claim(tables, [tables.new(TASKS[0], key="x", delay=-9) for _ in "12"])
+    seen = []
+    with patch.object(claim, "_FEW_OPENINGS", 2), patch.object(claim, "_MAX_OPENINGS", 5):
+        for _ in range(9):
+            claimed = tables.ask(room=9)
+            seen.append((tables.now - micros(START), keys(claimed.deliveries)))
+            if claimed.deliveries:
+                break
+            assert claimed.next_due
+            tables.now = micros(claimed.next_due)
+
+    assert seen == [(2_000_000, []), (10_000_000, []), (12_000_000, ["x"])]
 
 
 def test_a_node_of_a_quiet_queue_does_not_read_the_backlog_of_another(tables: Tables) -> None:

@@ -210,6 +210,7 @@ def test_the_statements_of_the_hot_paths_are_there() -> None:
         "parked_key_lanes",
         "parked_keys_open",
         "parked_keys_next",
+        "parked_tasks",
     }
 
     assert {"schedules_due", "schedules_next", "runs_open", "run_end", "schedule_wake", "prune_runs"} <= set(NAMES)

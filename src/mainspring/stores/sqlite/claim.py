@@ -54,7 +54,9 @@ _CLAIMS_BY_LANE: Final = 32
 """Claims that scan by lane after a scan in claim order that was given up, before the next one is tried."""
 _MAX_LATER_READ: Final = 8
 """Jobs of a rank that are not due yet, of which one is expected to be in a lane of the request."""
-_MAX_OPENINGS_READ: Final = 16
+_FEW_OPENINGS: Final = 16
+_MAX_OPENINGS: Final = 1000
+"""Openings of keys that are read at first, and at most, where those that were read are of lanes that are closed."""
 
 
 def claim(session: Session, request: ClaimRequest) -> Claimed:
@@ -71,17 +73,25 @@ def _select(session: Session, request: ClaimRequest) -> Selection:
     rooms = Rooms(session, request)
     by_lane = session.lanes.consume_lane_scan(request)
     has_parked = parking.has_parked_keys(session)
-    if has_parked:
-        gates.unpark(session, parking.opened(session, rooms.rated_keys))
+    has_opened = has_parked and _unpark_opened(session, rooms)
     selection = _choose(session, request, rooms, by_lane=by_lane)
     unparked: set[tuple[int, str]] = set()
-    while has_parked and _unpark_more(session, selection, request.room + request.ahead, unparked):
+    while has_parked and _unpark_more(session, selection, unparked, has_opened=has_opened):
         by_lane = by_lane or selection.has_seen_all
         selection = _choose(session, request, Rooms(session, request), by_lane=by_lane)
     _park(
         session, selection
     )  # only now: in a choice that is given up, jobs may be blocked by others that are not taken
+    if has_opened:
+        selection.end()
     return selection
+
+
+def _unpark_opened(session: Session, rooms: Rooms) -> bool:
+    """Unpark jobs of keys that have opened; returns whether there are more such keys, which are left to the next claim."""
+    opened, has_more = parking.opened(session, rooms.key_gates(parking.tasks(session)))
+    gates.unpark(session, opened)
+    return has_more
 
 
 def _choose(session: Session, request: ClaimRequest, rooms: Rooms, *, by_lane: bool) -> Selection:
@@ -108,19 +118,20 @@ def _park(session: Session, selection: Selection) -> None:
         parking.set_opening(session, str(lane.task), key, [lane.id], opens_at)
 
 
-def _unpark_more(session: Session, selection: Selection, wanted: int, done: set[tuple[int, str]]) -> bool:
+def _unpark_more(session: Session, selection: Selection, done: set[tuple[int, str]], *, has_opened: bool) -> bool:
     """Unpark jobs that precede the choice; return whether there were any, in which case the choice must be repeated.
 
     A parked job precedes the choice if it is in front of the last chosen job of its key or, while the key has places left,
     in front of the last chosen job of all (anywhere, if the claim has room left). Each lane and key is unparked once at
-    most: that makes as many jobs claimable as any choice can take.
+    most: that makes as many jobs claimable as any choice can take. `has_opened`: there are opened keys whose jobs were not
+    unparked.
     """
     before, rooms = len(done), selection.rooms
     last, last_of_keys = _last_positions(session, selection)
     for (task, key), (lane, position) in last_of_keys.items():
         passage = rooms.key_passage(lane, key)
         room, taken = (ENDLESS, 0) if passage is None else (passage.room, passage.passed)
-        if room <= 0 and taken == 1:
+        if room <= 0 and taken == 1 and not has_opened:
             continue  # it is the first job of its key, by the invariant of `parking`
         end = position if room <= 0 else last
         for parked in parking.first_parked(session, task, key):
@@ -129,7 +140,7 @@ def _unpark_more(session: Session, selection: Selection, wanted: int, done: set[
                 continue
             if end is None or (-its.priority, parked.run_at, parked.id) < end:
                 done.add((its.id, key))
-                parking.unpark_in(session, its.id, task, key, min(room + taken, wanted))
+                parking.unpark_in(session, its.id, task, key, min(room + taken, rooms.wanted))
     return len(done) > before
 
 
@@ -211,16 +222,35 @@ def _next_due(session: Session, request: ClaimRequest, selection: Selection) -> 
     if selection.is_done:
         return selection.next_due
     selection.note_left()
-    for gate in selection.rooms.rated_keys:
-        for limit in (_MAX_OPENINGS_READ, -1):
-            openings = parking.openings(session, gate.name, limit)
-            if any(_is_claimable_at(session, selection, *one) for one in openings) or len(openings) != limit:
-                break
+    for task in selection.rooms.rated_tasks:
+        _note_openings(session, selection, str(task))
     if not selection.has_seen_all and not _note_later(session, selection):
         lanes = session.lanes.of_request(session, request)
         for lane, run_at, _ in first_of_lanes(session, lanes):
             selection.note(lane, run_at)
     return selection.next_due
+
+
+def _note_openings(session: Session, selection: Selection, task: str) -> None:
+    """Note when the first key of a task opens in a lane that is not closed.
+
+    If the first ones are all of closed lanes, that is not looked for any further than the last one that was read: the
+    next claim reads on from there.
+    """
+    few = parking.openings(session, task, _FEW_OPENINGS)
+    if _note_first(session, selection, few) or len(few) < _FEW_OPENINGS:
+        return
+    many = parking.openings(session, task, _MAX_OPENINGS)
+    if not _note_first(session, selection, many) and len(many) == _MAX_OPENINGS:
+        selection.note_time(many[-1].at)
+
+
+def _note_first(session: Session, selection: Selection, openings: Sequence[parking.Opening]) -> bool:
+    """Note the first opening of each lane; returns whether a job could be taken then, so that later ones need not be read."""
+    first: dict[int, int] = {}
+    for lane, at in openings:
+        first.setdefault(lane, at)
+    return any(_is_claimable_at(session, selection, lane, at) for lane, at in first.items())
 
 
 def _note_later(session: Session, selection: Selection) -> bool:

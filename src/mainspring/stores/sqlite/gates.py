@@ -51,17 +51,22 @@ def unpark(session: Session, keys: Iterable[tuple[str, str]]) -> None:
     """Unpark the first jobs of each (task, key) that has free places, and write when the rates of the others open."""
     if not parking.has_parked_keys(session):
         return
+    known: dict[str, Gate | None] = {}
     for task, key in keys:
         lanes = parking.lanes_of(session, task, key)
         if not lanes:
             continue
-        row = session.row(_FIND, (Scope.KEY, task))
-        passage = None if row is None else approach_with_key(session, _gate(row), key)
-        room = ENDLESS if passage is None else passage.room
-        opens_at = None if passage is None or passage.is_full else optional_micros(passage.opens_at)
-        parking.set_opening(session, task, key, lanes, opens_at)
-        if room > 0:
-            parking.unpark(session, task, key, min(room, _MAX_UNPARKED))
+        if task not in known:
+            row = session.row(_FIND, (Scope.KEY, task))
+            known[task] = None if row is None else _gate(row)
+        gate = known[task]
+        passage = None if gate is None else approach_with_key(session, gate, key)
+        if passage is None or passage.room > 0:
+            room = ENDLESS if passage is None else passage.room
+            parking.unpark(session, task, key, lanes, min(room, _MAX_UNPARKED))
+        else:
+            opens_at = None if passage.is_full else optional_micros(passage.opens_at)
+            parking.set_opening(session, task, key, lanes, opens_at)
 
 
 def spend(session: Session, passages: Iterable[Passage]) -> None:
@@ -99,7 +104,7 @@ def _replace(session: Session, known: Gate, gate: Gate) -> None:
         # What runs already has passed no gate; from now on it counts like everything else.
         session.run(_OCCUPY_RUNNING[gate.scope], (gate.name,))
     if gate.scope is Scope.KEY:
-        unpark(session, [(gate.name, key) for key in parking.keys_of(session, gate.name)])
+        parking.open_all(session, gate.name)
 
 
 def _rate_columns(rate: Rate | None) -> tuple[int | None, int | None, int | None]:

@@ -1,7 +1,7 @@
 """What a claim may give out: the node's room, pauses, the gates of tasks, queues and keys, and the breakers of tasks."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -46,6 +46,11 @@ class Rooms:
             else:
                 kept = breakers.kept_of(row[_BREAKER])
                 self._trials[kept.task] = Trial(kept, instant(session.now))
+
+    @property
+    def wanted(self) -> int:
+        """How many jobs the request asks for."""
+        return self._request.room + self._request.ahead
 
     @property
     def left(self) -> int:
@@ -123,9 +128,14 @@ class Rooms:
         if not self._gates:
             return
         for scope, name in ((Scope.TASK, str(lane.task)), (Scope.QUEUE, lane.queue)):
-            found = self._gates.get((scope, name))
-            if found:
-                yield self._passages.get((scope, name, "")) or self._approach(gates.approach(self._session, *found))
+            if passage := self._passage(scope, name):
+                yield passage
+
+    def _passage(self, scope: Scope, name: str) -> Passage | None:
+        found = self._gates.get((scope, name))
+        if not found:
+            return None
+        return self._passages.get((scope, name, "")) or self._approach(gates.approach(self._session, *found))
 
     @property
     def has_limits(self) -> bool:
@@ -177,17 +187,23 @@ class Rooms:
         """The gates that something has passed."""
         return [passage for passage in self._passages.values() if passage.passed]
 
+    def key_gates(self, tasks: Collection[str]) -> list[Gate]:
+        """Return the gates by key of those of some tasks that the request names; without limits if they have none."""
+        named = {str(task) for task in self._request.tasks} if tasks else set()
+        found = [(task, self._gates.get((Scope.KEY, task))) for task in tasks if task in named]
+        return [gate[0] if gate else Gate(scope=Scope.KEY, name=task) for task, gate in found]
+
     @property
-    def rated_keys(self) -> list[Gate]:
-        """The gates of the request's tasks that have a rate for each key."""
+    def rated_tasks(self) -> list[Name]:
+        """The request's tasks that have a rate for each key, but for those of which another job has to leave first."""
         if not self._gates:
             return []
-        tasks = {str(task) for task in self._request.tasks}
-        return [
-            gate
-            for (scope, name), (gate, _) in self._gates.items()
-            if scope is Scope.KEY and gate.rate and name in tasks
-        ]
+        found = [(task, self._gates.get((Scope.KEY, str(task)))) for task in self._request.tasks]
+        return [task for task, gate in found if gate and gate[0].rate and not self._is_full(task)]
+
+    def _is_full(self, task: Name) -> bool:
+        barriers = self._passage(Scope.TASK, str(task)), self.trial(task)
+        return any(barrier is not None and barrier.is_full for barrier in barriers)
 
     def _approach(self, passage: Passage) -> Passage:
         self._passages[passage.gate.scope, passage.gate.name, passage.key] = passage

@@ -58,8 +58,7 @@ class Selection:
         self.blocked: list[Blocked] = []
         self.next_due: int | None = None
         self.is_done = False
-        """Nothing more has to be read: either there is no room left and another job is due, or the bound of blocked jobs was
-        reached."""
+        """Nothing more has to be read: there is no room left and another job is due, or the next claim has to go on."""
         self.has_seen_all = False
         """Jobs that are not due yet were read too: it was a scan by lane."""
         self.ranks: list[int] = []
@@ -120,7 +119,11 @@ class Selection:
     def _block(self, job: Blocked) -> None:
         self.blocked.append(job)
         if len(self.blocked) >= _MAX_BLOCKED:
-            self.is_done, self.next_due = True, self._session.now
+            self.end()
+
+    def end(self) -> None:
+        """Leave the rest to the next claim, which is to be made at once."""
+        self.is_done, self.next_due = True, self._session.now
 
     def leave_lane(self, lane: Lane, run_at: int) -> None:
         """Leave the first job of a lane that is not taken, and with it all others of the lane."""
@@ -141,9 +144,12 @@ class Selection:
             return None
         passes_at = self.rooms.passes_at(lane, at)
         if passes_at is not None:
-            at = max(passes_at, 0)  # the time of a damaged job is before the calendar
-            self.next_due = at if self.next_due is None else min(at, self.next_due)
+            self.note_time(max(passes_at, 0))  # the time of a damaged job is before the calendar
         return passes_at
+
+    def note_time(self, at: int) -> None:
+        """Take note of a time at which a job could be taken."""
+        self.next_due = at if self.next_due is None else min(at, self.next_due)
 
     def whole_rows(self) -> list[Row]:
         """Read the rows of jobs of which only the number is known; returns all rows, without those of jobs without a payload."""
