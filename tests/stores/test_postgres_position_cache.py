@@ -22,6 +22,7 @@ from mainspring.stores.postgres.positions import (
     START,
     Position,
     PositionCache,
+    Positions,
     ReadEnd,
 )
 
@@ -331,12 +332,52 @@ def test_a_queue_that_was_left_out_of_a_read_from_the_start_counts_as_read_when_
     assert start(cache) == START
 
 
+A: Subject = (Scope.QUEUE, "a")
+B: Subject = (Scope.QUEUE, "b")
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [{A}, {B}],
+        [{A}, {A}, {B}],
+        [{A}, set()],
+        [{A, B}, {A}, {A, B}, {B}],
+    ],
+    ids=["in turn", "one longer", "open and full", "both between"],
+)
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_queues_that_are_full_at_some_claims_lead_to_few_reads_from_the_start(
+    turns: list[set[Subject]], nodes: int, passes: Callable[[float], None]
+) -> None:
+    cache = PositionCache()
+    began = [cache.positions() for _ in range(nodes)]
+    from_start = 0
+    for number in range(2_000):
+        node, without = number % nodes, turns[number % len(turns)]
+        from_start += began[node].of(SOURCE, without) == START
+        passes(READ_FROM_START_INTERVAL_S / 100)
+        cache.advance(began[node], {SOURCE: ReadEnd(at(30), without=without)}, NOON + 2 * HOUR)
+        began[node] = cache.positions()
+    assert 20 <= from_start <= 4 * 20 * nodes
+
+
+def test_an_announcement_takes_precedence_over_what_another_claim_recorded_before_it() -> None:
+    cache = PositionCache()
+    read(cache, 60)
+    long, short = cache.positions(), cache.positions()
+    cache.advance(short, {SOURCE: ReadEnd(at(80))}, NOON + 2 * HOUR)
+    cache.pull(at(30)[0])
+    assert cache.advance(long, {SOURCE: ReadEnd(at(100), is_end=False, is_at_limit=True)}, NOON + 2 * HOUR)
+    assert start(cache) == at(30)
+
+
 # All of it in any order.
 
-Step: TypeAlias = tuple[Literal["read", "left out", "announce", "expire", "forget"], int, bool, int]
+Step: TypeAlias = tuple[Literal["read", "left out", "announce", "expire", "forget", "begin", "end"], int, bool, int]
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["read", "read", "announce", "left out", "expire", "forget"]),
+        st.sampled_from(["read", "read", "announce", "left out", "expire", "forget", "begin", "end", "end"]),
         st.integers(1, 59),
         st.booleans(),
         st.integers(1, 30),
@@ -345,10 +386,18 @@ steps = st.lists(
 )
 
 
+def minute_of(place: Position) -> int:
+    return 0 if place == START else round((place[0] - NOON).total_seconds() / 60)
+
+
 @given(steps)
 def test_no_job_is_in_front_of_a_position_that_was_announced_and_not_read(story: list[Step]) -> None:
-    """Jobs at minutes; a read takes all due ones between where it begins and where it ends, except of a queue left out."""
+    """Jobs at minutes; a read takes all due ones between where it begins and where it ends, except of a queue left out.
+
+    While one claim is under way, from `begin` to `end`, others begin and end.
+    """
     cache = PositionCache()
+    open_claim: tuple[Positions, set[tuple[int, bool]]] | None = None
     jobs: set[tuple[int, bool]] = set()
     """Due minute, and whether it is of the queue that is left out at times."""
     for step, minute, is_full, length in story:
@@ -359,8 +408,7 @@ def test_no_job_is_in_front_of_a_position_that_was_announced_and_not_read(story:
             case "read" | "left out":
                 without: set[Subject] = {FULL} if step == "left out" else set()
                 began = cache.positions()
-                begin = began.of(SOURCE, without)
-                first = 0 if begin == START else round((begin[0] - NOON).total_seconds() / 60)
+                first = minute_of(began.of(SOURCE, without))
                 last = min(60, first + length)
                 if is_full:  # a job is announced while the claim reads, and the claim does not see it
                     jobs.add((minute, not without))
@@ -378,6 +426,21 @@ def test_no_job_is_in_front_of_a_position_that_was_announced_and_not_read(story:
                     assert not {
                         due for due, of_full in jobs if not (of_full and without) and at(due) < progress.position
                     }
+            case "begin":
+                open_claim = cache.positions(), set(jobs)
+            case "end":
+                if open_claim is None:
+                    continue
+                began, jobs_seen = open_claim
+                open_claim = None
+                without = {FULL} if is_full else set()
+                first = minute_of(began.of(SOURCE, without))
+                last = min(60, first + length)
+                jobs -= {
+                    (due, of_full) for due, of_full in jobs_seen if first <= due < last and not (of_full and without)
+                }
+                end = ReadEnd(at(last), is_end=last == 60, is_at_limit=length > 10, without=without)
+                cache.advance(began, {SOURCE: end}, NOON + 2 * HOUR)
             case "expire":
                 due_for_a_read_from_the_start(cache)
             case "forget":
@@ -386,8 +449,7 @@ def test_no_job_is_in_front_of_a_position_that_was_announced_and_not_read(story:
         200
     ):  # what is left is found by reads that go on, without another announcement or read from the start
         began = cache.positions()
-        begin = began.of(SOURCE)
-        first = 0 if begin == START else round((begin[0] - NOON).total_seconds() / 60)
+        first = minute_of(began.of(SOURCE))
         last = min(60, first + 7)
         jobs = {(due, of_full) for due, of_full in jobs if not first <= due < last}
         if not cache.advance(began, {SOURCE: ReadEnd(at(last), is_end=last == 60)}, NOON + 2 * HOUR) and last == 60:

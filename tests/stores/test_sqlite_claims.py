@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import Mock, patch
@@ -286,6 +286,7 @@ def test_whatever_happens_the_tables_agree(steps: Sequence[tuple[object, ...]], 
     with (
         closing(sqlite3.connect(":memory:", isolation_level=None)) as connection,
         patch.object(parking, "_MAX_OPENED", opened),
+        patch.object(claim, "_MAX_OPENED_JOBS", opened),
     ):
         story = Story(Tables(connection))
         for step in steps:
@@ -297,6 +298,7 @@ def test_both_scans_choose_the_same_jobs(steps: Sequence[tuple[object, ...]], op
     """The scan in claim order, the scan by lane, and a scan in claim order that is given up at once in favour of the other."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(parking, "_MAX_OPENED", opened))
+        stack.enter_context(patch.object(claim, "_MAX_OPENED_JOBS", opened))
         stories = []
         for by_lane in (False, True, None):
             connection = stack.enter_context(closing(sqlite3.connect(":memory:", isolation_level=None)))
@@ -704,6 +706,25 @@ def test_a_claim_that_leaves_keys_to_the_next_one_asks_for_it_at_once(tables: Ta
 
     assert dues == [instant(tables.now), instant(tables.now), None]
     assert opened_keys(tables) == 0
+
+
+def test_one_claim_unparks_a_bounded_number_of_jobs(tables: Tables) -> None:
+    """A gate is raised: each key may have 20 jobs of each lane back."""
+    tables.declare(ONE_BY_KEY)
+    enqueue_and_claim(tables, [tables.new(TASKS[0], key=f"k{key}", delay=-9) for _ in range(5) for key in range(6)])
+    waiting = parked(tables)
+    tables.declare(replace(ONE_BY_KEY, concurrency=5))
+    left = [waiting]
+    with patch.object(claim, "_MAX_OPENED_JOBS", 8):
+        while left[-1]:
+            claimed = tables.ask(room=1)
+            assert len(claimed.deliveries) == 1
+            assert claimed.next_due is not None
+            assert claimed.next_due <= instant(tables.now)
+            left.append(parked(tables))
+
+    assert waiting == 24
+    assert max(before - after for before, after in pairwise(left)) <= 8
 
 
 def test_keys_that_opened_first_are_unparked_first_whatever_their_task_is(tables: Tables) -> None:

@@ -219,6 +219,8 @@ class PositionCache:
                 if other is not None:
                     for meanwhile in _recorded_since(other, 0 if before is None else before.reads):
                         one = _merged(one, meanwhile)
+                    if back is not None:  # the others may have recorded theirs before the announcement
+                        one = one.pulled(back)
                     recent = (*other.recent[1 - MAX_RECENT :], own)
                     found[source] = one._replace(reads=other.reads + 1, recent=recent)
                 else:
@@ -264,8 +266,10 @@ def _progress(began: Positions, source: Source, end: ReadEnd, latest: Position, 
         whole_at = before.whole_at
     if end.is_end and whole_at == math.inf:
         whole_at = clock + pause_after(took)
-    again_at = clock if not goes_on else clock + pause_after(took) if whole_at == math.inf else whole_at
-    skipped = dict.fromkeys(end.without, Skipped(start, again_at))
+    skipped = dict.fromkeys(end.without, Skipped(start, clock))
+    if before is not None:  # they were read until now
+        again_at = clock + pause_after(took) if before.whole_at == math.inf else before.whole_at
+        skipped = dict.fromkeys(end.without, Skipped(before.position, again_at))
     stored = began.stored.get(source)
     must_finish = before is not None and before.must_finish
     for subject, one in stored.skipped.items() if stored is not None else ():
@@ -299,17 +303,25 @@ def _recorded_since(progress: Progress, reads: int) -> Sequence[Progress]:
 
 def _merged(one: Progress, other: Progress) -> Progress:
     """Return what two claims have found that were made at once: less far than either has come."""
-    skipped = {subject: _earlier(one, other, subject) for subject in one.skipped.keys() | other.skipped.keys()}
+    skipped = {subject: _skipped(one, other, subject) for subject in one.skipped.keys() | other.skipped.keys()}
     announced = min((each.announced for each in (one, other) if each.announced is not None), default=None)
     merged = min(one, other, key=lambda each: each.position)
     whole_at = merged.whole_at
     if whole_at != math.inf:  # the later read from the start counts: both have seen the jobs in front of the position
         whole_at = max(each.whole_at for each in (one, other) if each.whole_at != math.inf)
-    return merged._replace(whole_at=whole_at, announced=announced, skipped=skipped)
+    position = merged.position
+    if announced is not None and not merged.must_finish:
+        position = min(position, announced)
+    return merged._replace(position=position, whole_at=whole_at, announced=announced, skipped=skipped)
 
 
-def _earlier(one: Progress, other: Progress, subject: Subject) -> Skipped:
+def _skipped(one: Progress, other: Progress, subject: Subject) -> Skipped:
+    """Return from where on a queue or task was left out by one of two claims, or by both."""
     found = [each.skipped[subject] for each in (one, other) if subject in each.skipped]
+    read = [each for each in (one, other) if subject not in each.skipped and each.whole_at != math.inf]
+    found += [Skipped(each.position, each.whole_at) for each in read]
+    if read:  # one of the claims has read its jobs up to its position
+        return max(found, key=lambda each: each.whole_at)
     return Skipped(min(each.position for each in found), min(each.whole_at for each in found))
 
 

@@ -54,6 +54,8 @@ _CLAIMS_BY_LANE: Final = 32
 """Claims that scan by lane after a scan in claim order that was given up, before the next one is tried."""
 _MAX_LATER_READ: Final = 8
 """Jobs of a rank that are not due yet, of which one is expected to be in a lane of the request."""
+_MAX_OPENED_JOBS: Final = 2000
+"""Jobs of opened keys that one claim unparks, before it leaves the other keys to the next one."""
 _FEW_OPENINGS: Final = 16
 _MAX_OPENINGS: Final = 1000
 """Openings of keys that are read at first, and at most, where those that were read are of lanes that are closed."""
@@ -90,8 +92,7 @@ def _select(session: Session, request: ClaimRequest) -> Selection:
 def _unpark_opened(session: Session, rooms: Rooms) -> bool:
     """Unpark jobs of keys that have opened; returns whether there are more such keys, which are left to the next claim."""
     opened, has_more = parking.opened(session, rooms.key_gates(parking.tasks(session)))
-    gates.unpark(session, opened)
-    return has_more
+    return gates.unpark(session, opened, _MAX_OPENED_JOBS) or has_more
 
 
 def _choose(session: Session, request: ClaimRequest, rooms: Rooms, *, by_lane: bool) -> Selection:

@@ -47,12 +47,18 @@ def _approach(session: Session, gate: Gate, key: str, spent_until: datetime | No
     return Passage(gate=gate, key=key, taken=taken, spent_until=spent_until, now=instant(session.now))
 
 
-def unpark(session: Session, keys: Iterable[tuple[str, str]]) -> None:
-    """Unpark the first jobs of each (task, key) that has free places, and write when the rates of the others open."""
+def unpark(session: Session, keys: Iterable[tuple[str, str]], most: int | None = None) -> bool:
+    """Unpark the first jobs of each (task, key) that has free places, and write when the rates of the others open.
+
+    Returns whether keys were left as they are, because `most` jobs or more were unparked.
+    """
     if not parking.has_parked_keys(session):
-        return
+        return False
+    count = 0
     known: dict[str, Gate | None] = {}
     for task, key in keys:
+        if most is not None and count >= most:
+            return True
         lanes = parking.lanes_of(session, task, key)
         if not lanes:
             continue
@@ -63,10 +69,11 @@ def unpark(session: Session, keys: Iterable[tuple[str, str]]) -> None:
         passage = None if gate is None else approach_with_key(session, gate, key)
         if passage is None or passage.room > 0:
             room = ENDLESS if passage is None else passage.room
-            parking.unpark(session, task, key, lanes, min(room, _MAX_UNPARKED))
+            count += parking.unpark(session, task, key, lanes, min(room, _MAX_UNPARKED))
         else:
             opens_at = None if passage.is_full else optional_micros(passage.opens_at)
             parking.set_opening(session, task, key, lanes, opens_at)
+    return False
 
 
 def spend(session: Session, passages: Iterable[Passage]) -> None:
