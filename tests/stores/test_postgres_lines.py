@@ -127,26 +127,35 @@ def test_the_number_of_lines_depends_on_what_is_declared(some: Rules, request: C
     assert len(lines) <= len(some.gates) + len(some.unclosed) + len(request.queues or ()) + 2
 
 
+def sight_of(rules: Rules, request_lines: RequestLines, reads: list[SourceRead]) -> Sight:
+    """Return what a claim has read, with all gates and breakers open."""
+    return Sight(
+        now=NOW,
+        horizon=NOW,
+        rules=rules,
+        request_lines=request_lines,
+        reads=reads,
+        passages={},
+        full=frozenset(),
+        keyed={},
+        began=Positions({}, 0, {}, 0.0),
+        trials={},
+    )
+
+
 def test_a_claim_stops_in_front_of_jobs_that_were_not_read() -> None:
     """Of the higher priority, only jobs were read that the request may not claim; there may be others behind them."""
     request = ClaimRequest(node=NodeId("n"), term=1, tasks=frozenset(TASKS), room=1, suspects=0)
     request_lines = lines_of(Rules(), request, NOW)
     (line,) = request_lines.lines
     low = CandidateJob(10, NOW, JobId(UUID(int=1)), "default", TASKS[0], 0, None)
-    sight = Sight(
-        now=NOW,
-        horizon=NOW,
-        rules=Rules(),
-        request_lines=request_lines,
-        reads=[
+    sight = sight_of(
+        Rules(),
+        request_lines,
+        [
             SourceRead(Source(line, 50), (), (NOW, UUID(int=9)), None, 1),
             SourceRead(Source(line, 10), [low], None, None, 1),
         ],
-        passages={},
-        full=frozenset(),
-        keyed={},
-        began=Positions({}, 0, {}, 0.0),
-        trials={},
     )
     picked = pick(sight, request, {})
 
@@ -184,18 +193,7 @@ def test_one_claim_reads_a_bounded_number_of_entries_in_few_statements(count: in
             entries += min(limit, behind)
             reached = (NOW + timedelta(seconds=place * 10 + 5), UUID(int=9)) if limit < behind else None
             reads.append(SourceRead(source, jobs, reached, None, read_limits.most))
-        sight = Sight(
-            now=NOW,
-            horizon=NOW,
-            rules=cache.rules,
-            request_lines=request_lines,
-            reads=reads,
-            passages={},
-            full=frozenset(),
-            keyed={},
-            began=Positions({}, 0, {}, 0.0),
-            trials={},
-        )
+        sight = sight_of(cache.rules, request_lines, reads)
         picked = pick(sight, request, {})
         read_limits = widen(read_limits, sight, picked, request.room)
 

@@ -23,7 +23,9 @@ from mainspring.stores.postgres.positions import (
     Position,
     PositionCache,
     Positions,
+    Progress,
     ReadEnd,
+    Skipped,
 )
 
 NOON = datetime(2031, 5, 6, 12, tzinfo=UTC)
@@ -370,6 +372,15 @@ def test_an_announcement_takes_precedence_over_what_another_claim_recorded_befor
     cache.pull(at(30)[0])
     assert cache.advance(long, {SOURCE: ReadEnd(at(100), is_end=False, is_at_limit=True)}, NOON + 2 * HOUR)
     assert start(cache) == at(30)
+
+
+def test_jobs_that_were_announced_during_a_read_are_also_read_in_a_queue_that_another_claim_left_out() -> None:
+    """The read has to finish first, and it included the queue."""
+    left_out = Progress(at(30), 1.0, 0.0, announced=at(30), skipped={FULL: Skipped(at(30), 1.0)})
+    long = Progress(at(75), 2.0, 0.0, is_under_way=True, must_finish=True, announced=at(30))
+    merged = positions._merged(left_out, long)
+    assert merged.announced == merged.position == at(30)
+    assert merged.skipped[FULL].position == at(30)
 
 
 # All of it in any order.

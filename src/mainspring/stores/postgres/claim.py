@@ -82,7 +82,7 @@ class GrabResult(NamedTuple):
 
 
 def grab(at: datetime | None, request: ClaimRequest, cache: ClaimCache) -> Verb[Claimed | None]:
-    """Claim in one statement; None if no job is expected, or a limit, suspect or room of a queue restricts the choice.
+    """Claim without reading first; None if no job is expected, or a limit, suspect or room of a queue restricts the choice.
 
     A full claim does not check whether more jobs are due; the next claim does. The statement reads any number of entries that
     the request may not claim, so it is not used where a read stopped at its bound of entries. Where they are behind the
@@ -116,7 +116,7 @@ def _grab(
 
     No more jobs on their last chance are taken than can start, and one more ends the list. So if the claim before met some,
     one job more than can start is wanted at first. Only if that is not on its last chance, others are claimed ahead by a
-    second statement: to lock last chances that cannot start takes a fifth of the speed.
+    second statement. With one statement that locks all, a drain of jobs with one attempt was slower by a fifth.
     """
     most = request.room + request.ahead
     if not most or (cache.last_chances and not request.room):

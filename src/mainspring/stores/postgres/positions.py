@@ -309,10 +309,8 @@ def _merged(one: Progress, other: Progress) -> Progress:
     whole_at = merged.whole_at
     if whole_at != math.inf:  # the later read from the start counts: both have seen the jobs in front of the position
         whole_at = max(each.whole_at for each in (one, other) if each.whole_at != math.inf)
-    position = merged.position
-    if announced is not None and not merged.must_finish:
-        position = min(position, announced)
-    return merged._replace(position=position, whole_at=whole_at, announced=announced, skipped=skipped)
+    merged = merged._replace(whole_at=whole_at, announced=None, skipped=skipped)
+    return merged if announced is None else merged.pulled(announced)._replace(announced=announced)
 
 
 def _skipped(one: Progress, other: Progress, subject: Subject) -> Skipped:

@@ -251,7 +251,7 @@ def _note_first(session: Session, selection: Selection, openings: Sequence[parki
     first: dict[int, int] = {}
     for lane, at in openings:
         first.setdefault(lane, at)
-    return any(_is_claimable_at(session, selection, lane, at) for lane, at in first.items())
+    return any(_note_job(session, selection, lane, at) for lane, at in first.items())
 
 
 def _note_later(session: Session, selection: Selection) -> bool:
@@ -262,12 +262,12 @@ def _note_later(session: Session, selection: Selection) -> bool:
         if not all(isinstance(run_at, int) for _, run_at in entries):
             make_due(session, [rank])
             selection.next_due = session.now
-        elif not any(_is_claimable_at(session, selection, *entry) for entry in entries):
+        elif not any(_note_job(session, selection, *entry) for entry in entries):
             is_complete = is_complete and len(entries) < _MAX_LATER_READ
     return is_complete
 
 
-def _is_claimable_at(session: Session, selection: Selection, number: int, at: int) -> bool:
+def _note_job(session: Session, selection: Selection, number: int, at: int) -> bool:
     """Note when a job of a lane can be taken; return whether that is exactly `at`. If so, later jobs need not be read."""
     lane = session.readable_lane(number)
     return lane is not None and selection.note(lane, at) == at
