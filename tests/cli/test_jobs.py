@@ -212,16 +212,16 @@ def test_as_json_each_job_has_a_line_of_its_own(shop: Shop) -> None:
 # From a shell into the queue.
 
 
-def enqueued(shop: Shop, *arguments: str) -> str:
-    done = shop.run("jobs", "enqueue", "shop:app", *arguments)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+def enqueued(*arguments: str) -> str:
+    done = cli("jobs", "enqueue", "shop:app", *arguments)
+    assert (done.exit_code, done.stderr) == (0, ""), done.stderr
     return done.stdout.strip()
 
 
 def test_arguments_are_json_by_position_or_by_name(shop: Shop) -> None:
-    positional = enqueued(shop, "add", "7", "-5")
-    named = enqueued(shop, "add", "--args", '{"a": 1, "b": 2}')
-    both = enqueued(shop, "add", "3", "--args", '{"b": 4}')
+    positional = enqueued("add", "7", "-5")
+    named = enqueued("add", "--args", '{"a": 1, "b": 2}')
+    both = enqueued("add", "3", "--args", '{"b": 4}')
     assert [shop.job(job)["payload"]["args"] for job in (positional, named, both)] == [
         {"a": 7, "b": -5},
         {"a": 1, "b": 2},
@@ -245,31 +245,32 @@ def test_arguments_are_json_by_position_or_by_name(shop: Shop) -> None:
     ],
 )
 def test_arguments_that_do_not_fit_are_told_in_one_line(shop: Shop, arguments: list[str], says: str) -> None:
-    done = shop.run("jobs", "enqueue", "shop:app", *arguments)
-    assert done.returncode == 2
+    done = cli("jobs", "enqueue", "shop:app", *arguments)
+    assert done.exit_code == 2
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
     assert not shop.path.exists()
 
 
-def test_a_task_that_is_not_there_brings_the_nearest_to_mind(shop: Shop) -> None:
-    done = shop.run("jobs", "enqueue", "shop:app", "ad")
-    assert (done.returncode, done.stderr) == (1, "mainspring: no task is named 'ad'; did you mean 'add'?\n")
+@pytest.mark.usefixtures("shop")
+def test_a_task_that_is_not_there_brings_the_nearest_to_mind() -> None:
+    done = cli("jobs", "enqueue", "shop:app", "ad")
+    assert (done.exit_code, done.stderr) == (1, "mainspring: no task is named 'ad'; did you mean 'add'?\n")
 
 
 def test_options_say_when_and_where(shop: Shop) -> None:
     options = ("--delay", "1h", "--priority", "90", "--queue", "mail", "--tag", "a", "--tag", "b")
-    found = shop.job(enqueued(shop, "add", "1", *options))
+    found = shop.job(enqueued("add", "1", *options))
     assert (found["state"], found["priority"], found["queue"]) == ("scheduled", 90, "mail")
     assert found["facts"]["tags"] == ["a", "b"]
 
 
 def test_one_that_is_there_already_is_named_and_said_to_be(shop: Shop) -> None:
     first = shop.enqueue("once", "hello")
-    done = shop.run("jobs", "enqueue", "shop:app", "once", '"hello"')
-    assert (done.returncode, done.stdout) == (0, f"{first}\n")
+    done = cli("jobs", "enqueue", "shop:app", "once", '"hello"')
+    assert (done.exit_code, done.stdout) == (0, f"{first}\n")
     assert "was there before" in done.stderr
-    done = shop.run("jobs", "enqueue", "shop:app", "once", '"hello"', "--json")
+    done = cli("jobs", "enqueue", "shop:app", "once", '"hello"', "--json")
     assert json.loads(done.stdout) == {"id": first, "task": "once", "fresh": False}
 
 
@@ -292,9 +293,10 @@ def test_waiting_prints_the_result_and_fails_with_the_job(shop: Shop) -> None:
 
 
 @pytest.mark.slow
-def test_whoever_waits_is_told_why_the_job_does_not_begin(shop: Shop) -> None:
-    done = shop.run("jobs", "enqueue", "shop:app", "add", "1", "--wait", "--timeout", "3s")
-    assert done.returncode == 1
+@pytest.mark.usefixtures("shop")
+def test_whoever_waits_is_told_why_the_job_does_not_begin() -> None:
+    done = cli("jobs", "enqueue", "shop:app", "add", "1", "--wait", "--timeout", "3s")
+    assert done.exit_code == 1
     told, ended = done.stderr.splitlines()
     assert told == "mainspring: the job waits: no node is at work; start one, as with: mainspring worker MODULE:APP"
     assert "was still ready after 3 s" in ended
@@ -302,6 +304,6 @@ def test_whoever_waits_is_told_why_the_job_does_not_begin(shop: Shop) -> None:
 
 def test_a_task_that_is_taken_for_an_app_is_told_with_what_to_say(shop: Shop) -> None:
     (shop.folder / "mail.py").write_text("send = print", encoding="utf-8")
-    done = shop.run("jobs", "enqueue", "mail:send", "1", MAINSPRING_APP="shop:app")
-    assert done.returncode == 2
+    done = cli("jobs", "enqueue", "mail:send", "1", MAINSPRING_APP="shop:app")
+    assert done.exit_code == 2
     assert done.stderr.endswith("; if mail:send is the task, say --app shop:app too\n")

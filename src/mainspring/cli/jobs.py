@@ -1,5 +1,6 @@
 """`mainspring jobs`: what is in the store, and what an operator may do about it."""
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
@@ -21,6 +22,7 @@ from mainspring.core.job import FINISHED, Cause, JobId, State
 from mainspring.core.names import Name
 from mainspring.errors import MainspringError, StoreUnavailable
 from mainspring.handle import JobHandle
+from mainspring.runtime.events import log
 from mainspring.stores.records import JobPage, JobView, RunFilter
 
 PAGE: Final = 500
@@ -68,6 +70,7 @@ async def list_jobs(
     as_json: bool,
 ) -> None:
     """List jobs, the newest first."""
+    log.addHandler(logging.NullHandler())  # what the app would log of a task that nobody knows is told here, too
     found: list[JobView] = []
     more: JobId | None = JobId(after) if after else None
     if schedule is not None and (queue or task or tag or cause):
