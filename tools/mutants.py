@@ -1,13 +1,16 @@
-"""Apply the faults of tests/mutants/ one at a time, and list which tests find them.
+"""Apply each fault of tests/mutants/ to a copy of the checkout, and list which tests find it.
 
-    python tools/mutants.py [NAME|FILE ...] [--tier subject|check|test] [--sample N] [--seed S] [--list]
+    python tools/mutants.py [NAME|FILE ...] [--tier check|test|full] [--subject-only] [--jobs N] [--sample N] [--seed S]
+                            [--list]
 
-Each fault is a small change of one source file (`old` is replaced by `new`), with the tests of its subject. `--sample N`
+Each fault is a small change of one source file (`old` is replaced by `new`), with the tests of its subject (`tests`). `--sample N`
 adds N faults that are drawn from src/mainspring/core by a seed: an operator, a number or a condition is changed.
 
-The tests run in a copy of the checkout, never in the checkout itself: first those of the subject, then, for faults that
-they do not find, the tests of `make check`, and at last those of `make test`. `--tier` names the last tier that is tried.
-Names of faults or of files in tests/mutants/ (`core`) select faults; `sample` selects the drawn ones.
+The tests run in copies of the checkout, never in the checkout itself: first those of the subject that are part of `make
+check`, then all of the subject that are part of `make test`. For faults that these do not find, all tests of `make check`
+follow, then all of `make test`, and at last the tests of the subject that only `make test-full` runs. `--tier` names the
+last tier that is tried, `--subject-only` leaves out all other tests. Names of faults or of files in tests/mutants/ (`core`)
+select faults; `sample` selects the drawn ones.
 
 Before the first fault, the tests of all subjects have to pass without one. The result is written to
 .cache/mutants/results.json as well, after each fault.
@@ -21,20 +24,30 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 FAULTS = CHECKOUT / "tests" / "mutants"
 SAMPLED = "src/mainspring/core"
 WORK = CHECKOUT / ".cache" / "mutants"
-TIERS = ("subject", "check", "test")
+BEGAN = int(time.time())
+EDITS = count(1)
+"""Numbers of changes of files, which become their times: bytecode is kept by whole seconds and sizes of files."""
+TIERS = ("check", "test", "full")
 TESTS_FAILED, NO_TESTS = 1, 5
-TIME_LIMIT_S = {"subject": 900, "check": 1800, "test": 7200}
-"""A fault may make tests hang: a tier that exceeds this limit counts as having found the fault."""
+TIERS_TO = {"check": ("check",), "test": ("check", "test"), "full": TIERS}
+OPTIONS = {"check": ["-m", "not slow"], "test": [], "full": []}
+SUBJECT_LIMIT_S, WHOLE_LIMIT_S = 900, 3600
+"""A fault may make tests hang: tests that exceed this limit count as having found the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +75,15 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Which tier found a fault; None: no tier that was tried."""
+    """Which tests found a fault."""
 
     name: str
     subject: str
     fault: str
-    found_by: str | None
+    tier: str | None
+    """None: no tier that was tried has found it."""
+    by_subject: bool
+    """Whether only the tests of the subject were run last; else all tests of the tier."""
     first_failure: str
     seconds: float
 
@@ -179,10 +195,8 @@ def selected(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
 # Tests.
 
 
-def copy_checkout() -> Path:
-    """Copy all files that git tracks or would add."""
-    tree = WORK / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
+def copy_checkout(tree: Path) -> Path:
+    """Copy all files that git tracks or would add, to a repository of their own: some tests list the files of git."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=CHECKOUT,
@@ -195,59 +209,143 @@ def copy_checkout() -> Path:
         if source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
+    for command in (["init", "-q"], ["add", "-A"]):
+        subprocess.run(["git", *command], cwd=tree, check=True)
     return tree
 
 
-def run_tests(tree: Path, tier: str, *tests: str) -> tuple[bool, str]:
-    """Run tests until one fails; return whether one did, and which."""
-    selection = {"subject": list(tests), "check": ["-m", "not slow"], "test": []}[tier]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "auto", "--no-header", "-p", "no:cacheprovider"]
+def run_tests(tree: Path, tier: str, *tests: str, spread: bool) -> tuple[bool, str]:
+    """Run tests of a tier, all by default, until one fails; return whether one did, and which.
+
+    `spread`: in as many processes as the tests of a checkout, instead of one.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "auto" if spread else "0"]
+    limit = WHOLE_LIMIT_S if spread else SUBJECT_LIMIT_S
+    variables = {
+        "PYTHONPATH": str(tree / "src"),
+        "MAINSPRING_TESTS": "full" if tier == "full" else "",
+        "MAINSPRING_SEED": "1",
+    }
     try:
         done = subprocess.run(
-            [*command, *selection],
+            [*command, "--no-header", "-p", "no:cacheprovider", *OPTIONS[tier], *tests],
             cwd=tree,
-            env=os.environ | {"PYTHONPATH": str(tree / "src")},
+            env=os.environ | variables,
             capture_output=True,
             text=True,
-            timeout=TIME_LIMIT_S[tier],
+            timeout=limit,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return True, f"no end within {TIME_LIMIT_S[tier]} s"
-    if done.returncode == NO_TESTS:
-        sys.exit(f"no tests in {' '.join(tests)}; correct tests/mutants/")
+        return True, f"no end within {limit} s"
     lines = done.stdout.splitlines()
     failures = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
-    if done.returncode not in {0, TESTS_FAILED} and not failures:
+    if done.returncode not in {0, TESTS_FAILED, NO_TESTS} and not failures:
         # A fault that prevents the import of the package ends pytest before any test.
         return True, next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "pytest ended early")
-    return done.returncode != 0, failures[0] if failures else ""
+    return done.returncode not in {0, NO_TESTS}, failures[0] if failures else ""
 
 
-def measure(tree: Path, mutant: Mutant, tiers: Sequence[str]) -> Result:
+def write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    time_ = BEGAN + next(EDITS)
+    os.utime(path, (time_, time_))
+
+
+def measure(tree: Path, mutant: Mutant, tiers: Sequence[str], *, by_subject: bool) -> Result:
+    """Apply a fault, and run the tests of its subject, or all; return the first tier that finds it."""
     began = time.monotonic()
     path = tree / mutant.file
     original = path.read_text(encoding="utf-8")
-    path.write_text(mutant.applied_to(original), encoding="utf-8")
+    write(path, mutant.applied_to(original))
     found_by, failure = None, ""
     try:
         for tier in tiers:
-            found, failure = run_tests(tree, tier, *mutant.tests)
+            found, failure = run_tests(tree, tier, *(mutant.tests if by_subject else ()), spread=not by_subject)
             if found:
                 found_by = tier
                 break
     finally:
-        path.write_text(original, encoding="utf-8")
+        write(path, original)
     seconds = round(time.monotonic() - began, 1)
-    return Result(mutant.name, mutant.subject, mutant.fault, found_by, failure, seconds)
+    return Result(mutant.name, mutant.subject, mutant.fault, found_by, by_subject, failure, seconds)
+
+
+class Report:
+    """Results so far, which are printed and written to a file as they come."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, Result] = {}
+
+    def add(self, result: Result) -> None:
+        self.results[result.name] = result
+        (WORK / "results.json").write_text(
+            json.dumps([asdict(one) for one in self.results.values()], indent=1), encoding="utf-8"
+        )
+        tests = "subject" if result.by_subject else "all"
+        verdict = f"{result.tier or 'not found'} ({tests})"
+        print(
+            f"{len(self.results):>4}  {verdict:<20}{result.seconds:>7.1f} s  {result.subject:<10} {result.name}",
+            flush=True,
+        )
+
+    def summary(self) -> list[Result]:
+        """Print how many faults each tier finds; return those that none does."""
+        results = self.results.values()
+        print(f"\nFirst tier that finds a fault, {len(results)} in all:")
+        for tier in TIERS:
+            found = [result for result in results if result.tier == tier]
+            print(
+                f"    {tier:<6}{len(found):>5}, of which {sum(one.by_subject for one in found)} by tests of the subject"
+            )
+        missed = [result for result in results if result.tier is None]
+        print(f"    not found {len(missed)}")
+        for result in missed:
+            print(f"        {result.name}: {result.fault}")
+        return missed
+
+
+def by_tests_of_subjects(trees: Sequence[Path], mutants: Sequence[Mutant], last: str, report: Report) -> list[Mutant]:
+    """Try all faults, several at a time, with the tests of their subjects; return those that these do not find."""
+    free: SimpleQueue[Path] = SimpleQueue()
+    for tree in trees:
+        free.put(tree)
+
+    def one(mutant: Mutant) -> Result:
+        tree = free.get()
+        try:
+            return measure(
+                tree, mutant, [tier for tier in ("check", "test") if tier in TIERS_TO[last]], by_subject=True
+            )
+        finally:
+            free.put(tree)
+
+    with ThreadPoolExecutor(len(trees)) as threads:
+        pending = {threads.submit(one, mutant): mutant for mutant in mutants}
+        for future in as_completed(pending):
+            report.add(future.result())
+    return [mutant for mutant in mutants if report.results[mutant.name].tier is None]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", metavar="NAME|FILE", help="faults, or files of tests/mutants/ (core)")
-    parser.add_argument("--tier", choices=TIERS, default="test", help="last tier that is tried")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="NAME|FILE",
+        help="names of faults, or of files in tests/mutants/ (core); default: all",
+    )
+    parser.add_argument("--tier", choices=TIERS, default="test", help="last tier to run (default: test)")
+    parser.add_argument("--subject-only", action="store_true", help="run only the tests that are listed with a fault")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="number of faults to try in parallel (default: number of cores)",
+    )
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="add faults that are drawn from core/")
-    parser.add_argument("--seed", type=int, help="of the sample; printed if it is left out")
+    parser.add_argument("--seed", type=int, help="seed of --sample; default: drawn and printed")
     parser.add_argument("--list", action="store_true", help="print the faults")
     args = parser.parse_args()
     drawn = []
@@ -260,28 +358,39 @@ def main() -> int:
         for mutant in mutants:
             print(f"{mutant.subject:<10} {mutant.name:<50} {mutant.fault}")
         return 0
-    tiers = TIERS[: TIERS.index(args.tier) + 1]
-    tree = copy_checkout()
+    WORK.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as folders:
+        trees = [
+            copy_checkout(Path(folders.enter_context(tempfile.TemporaryDirectory(prefix="mainspring-mutants-"))))
+            for _ in range(args.jobs)
+        ]
+        return run(mutants, trees, args.tier, subject_only=args.subject_only)
+
+
+def run(mutants: Sequence[Mutant], trees: Sequence[Path], last: str, *, subject_only: bool) -> int:
+    """Try all faults, and print what was found."""
     for mutant in mutants:
-        mutant.applied_to((tree / mutant.file).read_text(encoding="utf-8"))
+        mutant.applied_to((trees[0] / mutant.file).read_text(encoding="utf-8"))
     print(f"{len(mutants)} faults; first their tests without a fault", flush=True)
-    tests = sorted({test for mutant in mutants for test in mutant.tests})
-    failed, failure = run_tests(tree, "subject", *tests)
+    tiers = [tier for tier in ("check", "test") if tier in TIERS_TO[last]]
+    check_without_fault(trees[0], tiers[-1], *sorted({test for mutant in mutants for test in mutant.tests}))
+    report = Report()
+    survivors = by_tests_of_subjects(trees, mutants, last, report)
+    if survivors and not subject_only:
+        print(f"{len(survivors)} faults are left; first all tests without a fault", flush=True)
+        check_without_fault(trees[0], tiers[-1])
+    for mutant in survivors:
+        if not subject_only:
+            report.add(measure(trees[0], mutant, tiers, by_subject=False))
+        if report.results[mutant.name].tier is None and last == "full":
+            report.add(measure(trees[0], mutant, ["full"], by_subject=True))
+    return 1 if report.summary() else 0
+
+
+def check_without_fault(tree: Path, tier: str, *tests: str) -> None:
+    failed, failure = run_tests(tree, tier, *tests, spread=True)
     if failed:
-        sys.exit(f"A test fails without a fault: {failure}")
-    results: list[Result] = []
-    for number, mutant in enumerate(mutants, start=1):
-        result = measure(tree, mutant, tiers)
-        results.append(result)
-        (WORK / "results.json").write_text(json.dumps([asdict(one) for one in results], indent=1), encoding="utf-8")
-        verdict = result.found_by or "NOT FOUND"
-        print(f"{number:>4}  {verdict:<10}{result.seconds:>7.1f} s  {mutant.subject:<10} {mutant.name}", flush=True)
-    missed = [result for result in results if result.found_by is None]
-    counts = ", ".join(f"{tier} {sum(result.found_by == tier for result in results)}" for tier in tiers)
-    print(f"\nFound by: {counts}; not found: {len(missed)}")
-    for result in missed:
-        print(f"    {result.name}: {result.fault}")
-    return 1 if missed else 0
+        sys.exit(f"a test fails without a fault: {failure}; correct it first")
 
 
 if __name__ == "__main__":
