@@ -3,7 +3,7 @@
 
 # The interpreter to build with, a name or a path; without it tools/setup finds one.
 PYTHON ?=
-# How many processes share the tests; 0 for none, which a debugger wants.
+# How many processes share the tests; 0 for none, which a debugger wants. auto: see tests/conftest.py.
 WORKERS = auto
 # More for the command behind a target: make test ARGS="-k breaker"
 ARGS =
@@ -11,7 +11,7 @@ ARGS =
 SHELL = /bin/sh
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: help demo test check mutants test-stores chaos test-cron bench docs test-all coverage format python clean
+.PHONY: help demo test check test-full mutants chaos bench docs test-all coverage format python clean
 
 # What the caller's shell has set for an environment of its own must not reach into ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -32,7 +32,7 @@ demo: ## see it at work
 	@.venv/bin/mainspring demo $(ARGS)
 
 # Being measured costs the tests two thirds more; so only those of core/ are, which have to reach all of it by themselves.
-test: ## run everything that can be tested on this machine; says what cannot (about 25 minutes)
+test: ## run the tests: every contract on every store, CLI, web, browser, docs, short chaos (about 13 minutes)
 	$(setup) test,docs
 ifeq ($(strip $(ARGS)),)
 	@$(run) coverage erase
@@ -45,28 +45,25 @@ else
 	@$(run) pytest $(spread) $(ARGS)
 endif
 
-check: ## format, lint, types and the fast tests, as before a commit (about 3 minutes)
+check: ## check format, lint and types, and run the fast tests; before each commit (about 2 minutes)
 	$(setup) dev
 	@$(run) ruff format --check --quiet .
 	@$(run) ruff check --quiet .
 	@$(run) mypy
 	@$(run) pytest -q $(spread) -m "not slow" $(ARGS)
 
-mutants: ## apply the faults of tests/mutants/ one at a time, and list which tests find them (hours); ARGS="core --tier check"
+test-full: ## run all tests: every PostgreSQL, driver and Python, more random comparisons, longer chaos (hours)
+	$(setup) test,docs
+	@MAINSPRING_TESTS=full $(run) pytest $(spread) $(ARGS)
+	@MAINSPRING_TESTS=full .venv/bin/python tools/test_all.py --others $(ARGS)
+
+mutants: ## apply the faults of tests/mutants/, and list which tests find them (hours); ARGS="core --tier check"
 	$(setup) dev,docs
 	@.venv/bin/python tools/mutants.py $(ARGS)
 
-test-stores: ## the tests of stores with all of them on the oldest PostgreSQL too, and with three times as many stories
-	$(setup) test
-	@MAINSPRING_STORES=full $(run) pytest -q $(spread) tests/stores tests/sidecar tests/schedules/test_any_story.py $(ARGS)
-
 chaos: ## kill nodes and database servers for minutes instead of seconds, and look whether anything was lost
 	$(setup) test
-	@MAINSPRING_CHAOS=full $(run) pytest -v -n 0 tests/chaos tests/schedules tests/jobs/test_postgres_*.py tests/stores/test_postgres_plans.py $(ARGS)
-
-test-cron: ## compare every change of clocks of every zone, and rules at random, with a walk by hand (up to 15 minutes)
-	$(setup) test
-	@MAINSPRING_CRON=full $(run) pytest -q $(spread) tests/core/test_cron_*.py tests/core/test_rules.py $(ARGS)
+	@MAINSPRING_TESTS=full $(run) pytest -v -n 0 tests/chaos $(ARGS)
 
 bench: ## run the benchmarks in bench/ and print their tables
 	$(setup) test,bench

@@ -5,45 +5,46 @@ was not tested here and how to get it. With MAINSPRING_REQUIRE_ALL=1, as in .ci/
 and so is a test that skips itself for any reason of its own.
 """
 
+import gc
+import heapq
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import sys
-import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import tier
 from tests.servers import pgbouncer
 
 pytest_plugins = ["tests.servers.fixtures"]
 
-# How long an example takes depends on who else is at work on the machine. The parent is what hypothesis chose by
-# itself: with CI set, the same examples in every run.
-settings.register_profile("mainspring", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes depends on who else is at work on the machine. Examples are drawn by the seed of the run.
+settings.register_profile(
+    "mainspring", settings(), deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("mainspring")
 
 # What a shell starts in the background ignores Ctrl-C, and so does everything that it starts; tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SERVERS = {"postgres", "own_postgres", "oldest_postgres"}
-"""Fixtures that start one."""
+SERVER_FIXTURES = {"postgres", "own_postgres", "quiet_postgres", "oldest_postgres"}
+"""Fixtures that start a PostgreSQL server."""
 
-TWICE_TOLD = {"schedules", "plugins", "jobs", "app", "outbox", "web", "integrations"}
-"""Folders of stories about the whole, each told on several stores; what stores must do themselves is in others."""
-NO_CALL = SimpleNamespace(params={})
+SCENARIOS = {"schedules", "plugins", "web"}
+"""Folders whose scenarios `make test` runs on the memory store only: contract and comparison show that stores are equal."""
+ON_FILES = {"sidecar"}
+"""Folders whose tests use files as stores."""
 
-PARTS_OF_A_TURN = 4
-"""Of what takes turns a run has one part in so many, the next day the next."""
-EVERY_TURN = os.environ.get("MAINSPRING_STORES") == "full"
-TODAY = "MAINSPRING_TODAY"
+SLOWEST = 50
+"""Tests whose durations each run writes to a file."""
 
 REQUIRE_ALL = os.environ.get("MAINSPRING_REQUIRE_ALL", "0") not in {"", "0"}
 
@@ -106,45 +107,71 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             pytest.fail(f"{where} needs {part!r}, which tests/conftest.py does not know: {known}", pytrace=False)
 
 
-def pytest_configure() -> None:
-    # Told to the processes that share the tests, so that midnight comes for all of them or for none.
-    os.environ.setdefault(TODAY, str(int(time.time() // 86400)))
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return the number of processes: one per core in `make check`, else two, because many tests wait for servers."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if "not slow" in config.getoption("-m") else min(2 * cores, 16)
 
 
-def pytest_report_header() -> str | None:
-    part = int(os.environ[TODAY]) % PARTS_OF_A_TURN + 1
-    return (
-        None if EVERY_TURN else f"what takes turns: part {part} of {PARTS_OF_A_TURN}; all of it with make test-stores"
-    )
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    from tests.distribution import ByModule  # noqa: PLC0415 -- only the process that hands out tests needs it
+
+    config.option.loadscopereorder = False  # else modules are sorted by their number of tests
+    return ByModule(config, log)
 
 
-def is_on_another_day(item: pytest.Item) -> bool:
-    """Say whether a test that takes turns has its turn on another day; by its name, so that each has one."""
-    if EVERY_TURN or item.get_closest_marker("takes_turns") is None:
-        return False
-    return (crc32(item.name.encode()) - int(os.environ[TODAY])) % PARTS_OF_A_TURN != 0
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Seed Hypothesis with the seed of the run; its plugin reads the option later."""
+    if config.getoption("--hypothesis-seed", None) is None:
+        config.option.hypothesis_seed = str(tier.SEED)
+
+
+def pytest_report_header() -> str:
+    return seed_line()
+
+
+def seed_line() -> str:
+    return f"random seed {tier.SEED}; to repeat this run, set {tier.repeat_variables()}"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what uses a server out of `make check`, but for what says that it is quick: there are a thousand of them.
+    """Select the tests of the tier.
 
-    Likewise stories that are told on memory and on a file: the first of the two is enough before a commit.
+    Tests that are marked `full` run in `make test-full` only, and so do scenarios on a database that run in memory too.
+    Tests that use a server or a file as a store are left out of `make check`.
     """
-    later = [item for item in items if is_on_another_day(item)]
-    if later:
-        config.hook.pytest_deselected(items=later)
-        items[:] = [item for item in items if not is_on_another_day(item)]
+    names = {item.nodeid for item in items}
     for item in items:
-        names = set(getattr(item, "fixturenames", ()))
-        is_retold = (
-            item.path.parent.name in TWICE_TOLD and "sqlite" in getattr(item, "callspec", NO_CALL).params.values()
-        )
-        if (names & SERVERS or is_retold) and item.get_closest_marker("quick") is None:
+        if item.path.parent.name in SCENARIOS and names & set(in_memory(item.nodeid)):
+            item.add_marker("full")
+        if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())) or uses_file_store(item):
             item.add_marker("slow")
+    if not tier.FULL:
+        later = [item for item in items if item.get_closest_marker("full") is not None]
+        if later:
+            config.hook.pytest_deselected(items=later)
+            items[:] = [item for item in items if item.get_closest_marker("full") is None]
+    if tier.RANDOM_ORDER:
+        items[:] = tier.shuffled(items)
+    elif hasattr(config, "workerinput"):
+        from tests.distribution import mixed  # noqa: PLC0415 -- needs pytest-xdist
+
+        items[:] = mixed(items)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Exclude collected tests from later garbage collections, which took an eighth of the time of a full run."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    random.seed(f"{tier.SEED} {item.nodeid}")  # tests that use the global generator choose the same each time
     missing = [part for part in parts_of(item) if not PARTS[part].find()]
     if not missing:
         return
@@ -175,6 +202,8 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
     """Print the list after everything else: the outermost wrapper has the last word."""
     yield
+    if terminalreporter.no_header:  # which has it otherwise
+        terminalreporter.line(seed_line())
     reports = [report for kind in ("skipped", "failed", "error") for report in terminalreporter.stats.get(kind, ())]
     counts = Counter(
         part
@@ -188,6 +217,38 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
     for part, count in sorted(counts.items()):
         tests = "1 test" if count == 1 else f"{count} tests"
         terminalreporter.line(f"{part}: {tests}. {PARTS[part].get}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the slowest tests to a file, with the seconds of each."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    took: defaultdict[str, float] = defaultdict(float)
+    for reports in reporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                took[report.nodeid] += report.duration
+    if not took:
+        return
+    folder = session.config.rootpath / ".cache"
+    folder.mkdir(exist_ok=True)
+    lines = [
+        f"{seconds:8.2f} s  {name}\n" for name, seconds in heapq.nlargest(SLOWEST, took.items(), key=lambda one: one[1])
+    ]
+    (folder / "slowest-tests.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def in_memory(name: str) -> list[str]:
+    """Return the names that a test on a database has on the memory store."""
+    return [
+        name.replace(store, "memory") for store in ("sqlite", "postgres") if f"[{store}" in name or f"-{store}" in name
+    ]
+
+
+def uses_file_store(item: pytest.Item) -> bool:
+    return item.path.parent.name in ON_FILES or "sqlite" in item.nodeid.lower()
 
 
 def parts_of(item: pytest.Item | pytest.Function) -> list[str]:

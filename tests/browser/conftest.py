@@ -27,6 +27,15 @@ PATIENCE = 60
 """Seconds that anything may take that is only waited for; a machine may be busy with other things."""
 expect.set_options(timeout=PATIENCE * 1000)
 
+TICK = """() => new Promise(done => {
+    const source = new EventSource(document.body.getAttribute("sse-connect"));
+    source.addEventListener("tick", () => { source.close(); done(); });
+})"""
+"""Ends when another stream of the page has brought a tick."""
+IS_RENEWED = """() => [...document.querySelectorAll("[data-live][hx-trigger*='sse:tick']")].some(
+    part => !part.querySelector("[data-ended]")
+)"""
+
 
 def work(app: Mainspring) -> None:
     """Declare tasks of every fate."""
@@ -115,6 +124,21 @@ class Seen:
     def go(self, path: str = "") -> None:
         self.page.goto(f"{self.base}{path}")
         self.page.wait_for_function("document.readyState === 'complete'")
+
+    def lives_on(self, path: str) -> None:
+        """Look at a page until a tick has come, and until it has been renewed by one if it ever is."""
+        renewed: list[Request] = []
+
+        def note(request: Request) -> None:
+            if "hx-request" in request.headers:
+                renewed.append(request)
+
+        self.page.on("requestfinished", note)
+        self.go(path)
+        self.page.evaluate(TICK)
+        if self.page.evaluate(IS_RENEWED):
+            self.until(lambda: renewed)
+        self.page.remove_listener("requestfinished", note)
 
     def box(self, selector: str) -> dict[str, float]:
         """Say where the first of these is; in one go, as its page may be renewed between any two."""

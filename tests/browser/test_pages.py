@@ -1,5 +1,6 @@
 """Schedules, outboxes, dead letters, breakers and the audit log, as people use them."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -36,7 +37,7 @@ class Shop(Program):
 
         app.schedule(Cron("30 2 * * *", tz="Europe/Berlin"), name="nightly")(report)
         app.schedule(Every("1s"), name="often")(report)
-        orders: Outbox[Any] = app.outbox("orders", partitions=4)
+        orders: Outbox[Any] = app.outbox("orders", partitions=8)
 
         @orders.handler(max_attempts=1)
         async def handle(message: Message[Any]) -> None:
@@ -47,12 +48,17 @@ class Shop(Program):
 
     def letters(self, many: int) -> list[int]:
         """Have so many letters, and name them."""
-        for number in range(many):
-            self.do(lambda number=number: self.orders.publish(None, {"order": number}, key=str(number)))  # type: ignore[misc]  # a default binds it
-        ids: list[int] = []
-        while len(ids) < many:
-            ids = [one.id for one in self.do(lambda: self.orders.letters(limit=1000)).letters]
-        return ids
+
+        async def publish() -> list[int]:
+            for number in range(many):
+                await self.orders.publish(None, {"order": number}, key=str(number))
+            while True:
+                letters = (await self.orders.letters(limit=1000)).letters
+                if len(letters) >= many:
+                    return [one.id for one in letters]
+                await asyncio.sleep(0.05)
+
+        return self.do(publish)
 
 
 @pytest.fixture
@@ -81,10 +87,9 @@ def shop_of(at: Seen) -> Shop:
 def test_each_page_loads_and_lives_on_without_a_complaint(at: Seen) -> None:
     shop_of(at).letters(3)
     for path in ("schedules", "schedule?name=often", "outboxes", "letters", "breakers", "plugins", "audit"):
-        at.go(path)
+        at.lives_on(path)  # a schedule fires every second
         expect(at.page.locator("h1")).to_be_visible()
         expect(at.page.locator("#live-word")).to_have_text("live")
-        at.page.wait_for_timeout(1200)  # a schedule fires every second
 
 
 def test_a_schedule_is_run_now_and_its_run_is_seen(at: Seen) -> None:
@@ -133,7 +138,7 @@ def test_why_a_schedule_is_paused_is_not_cut_off(at: Seen) -> None:
 
 
 def test_where_a_letter_comes_from_stands_in_one_line(at: Seen) -> None:
-    shop_of(at).letters(48)  # numbers of two digits
+    shop_of(at).letters(128)  # numbers of two digits
     for width in (1280, 1101, 800, 390):
         at.page.set_viewport_size({"width": width, "height": 800})
         at.go("letters")

@@ -91,6 +91,17 @@ class Fleet:
         program.process.kill()
         program.process.wait()
 
+    def kill_at_work(self, program: Program) -> None:
+        """Kill a worker while a handler of it runs: on a slow machine all other kills may come while workers start."""
+        held: set[str] = set()
+        while not held:
+            self.wait_for(lambda: bool(self.held_by(program)), "a worker to be at work")
+            program.stop()
+            held = self.held_by(program)
+            if not held:
+                program.go_on()
+        self.kill(program)
+
     def end(self, program: Program) -> int:
         """Ask for an orderly end, and wait for it; returns the exit code."""
         program.process.terminate()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.chaos.fleet import PATIENCE, Fleet, Program, write_lock, write_lock_is_free
 from tests.chaos.ledger import Line, lines_of
+from tests.tier import SEED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -101,7 +102,7 @@ def test_after_kill_9_a_standby_runs_it_within_the_ttl_and_two_seconds(tmp_path:
 
 def test_when_the_holder_ends_in_good_order_a_standby_runs_it_at_once(tmp_path: Path) -> None:
     with Singles(tmp_path) as fleet:
-        holder, standby = fleet.holder_and_standby(ttl="60s")  # it asks every 20 s if nobody tells it
+        holder, standby = fleet.holder_and_standby(ttl="1h")  # it asks every 20 min if nobody tells it
         time.sleep(1.5)
         assert not fleet.steps(standby)
         told = time.monotonic_ns()
@@ -109,7 +110,7 @@ def test_when_the_holder_ends_in_good_order_a_standby_runs_it_at_once(tmp_path: 
         fleet.elected(standby)
 
         took = fleet.steps(standby)[0].at - told
-        assert took <= 12 * SECOND
+        assert took <= 60 * SECOND
         assert fleet.steps(standby)[0].lease > fleet.steps(holder)[-1].lease
         assert not overlaps(fleet)
 
@@ -162,7 +163,7 @@ def test_while_the_store_cannot_be_written_nobody_runs_it_and_one_does_afterward
 
 
 def test_whoever_is_killed_stopped_or_ended_terms_never_fall(tmp_path: Path) -> None:
-    chance = random.Random()  # noqa: S311 - chance, no secret
+    chance = random.Random(SEED)  # noqa: S311 - chance, no secret
     with Singles(tmp_path) as fleet:
         programs = fleet.start_ready(3, ttl="1s")
         until = time.monotonic() + PATIENCE

@@ -223,6 +223,11 @@ def end_with_the_parent() -> None:
     threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
+def choose_by_seed(program: str) -> None:
+    """Make the random choices of this process by the seed of the run, which tests/tier.py passes on."""
+    random.seed(f"{os.environ.get('MAINSPRING_SEED', '1')} {program}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=["work", "produce", "mix", "keyed", "unique"])
@@ -238,6 +243,7 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=0.05)
     args = parser.parse_args()
     end_with_the_parent()
+    choose_by_seed(args.name)
     logging.basicConfig(format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
     if args.host:
         process.host = cache(lambda: str(args.host))

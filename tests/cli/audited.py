@@ -1,7 +1,6 @@
 """Every command, and the line of the audit log that it leaves: a shop with something for each of them to do."""
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,17 +9,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from mainspring import Every, Mainspring, Manual
-from mainspring.cli import main
 from mainspring.core.breaker import Breaker
 from mainspring.core.job import NodeId
 from mainspring.core.names import Name
 from mainspring.runtime.process import this_process
 from mainspring.stores.overview import Entry, EntryFilter, Overview
 from mainspring.stores.records import NodeRecord
-from tests.cli.conftest import Shop
+from tests.cli.conftest import Shop, cli
 from tests.cli.test_outbox import give_up, message, publish
 
 PROGRAM = """
@@ -61,7 +59,7 @@ class World:
     def run(self, *words: str, code: int = 0, answer: str = "") -> Result:
         """Run a command of the app, in this process, with somebody at the keyboard."""
         filled = [self.names.get(word.strip("{}"), word) for word in words]
-        done = CliRunner().invoke(main, [*filled, *APP], prog_name="mainspring", input=answer)
+        done = cli(*filled, *APP, answer=answer)
         assert done.exit_code == code, (words, done.output)
         return done
 
@@ -90,10 +88,7 @@ def world_of(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     (shop.folder / "audited_shop.py").write_text(PROGRAM, encoding="utf-8")
     publish(shop, *(message(number) for number in range(1, 5)))
     give_up(shop, 4)
-    try:
-        yield World(shop, asyncio.run(_filled(shop.app())))
-    finally:
-        sys.modules.pop("audited_shop", None)
+    yield World(shop, asyncio.run(_filled(shop.app())))
 
 
 async def _filled(app: Mainspring) -> dict[str, str]:

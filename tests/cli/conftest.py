@@ -77,7 +77,7 @@ class Shop:
         return Mainspring(self.url)
 
     def run(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end, in the folder."""
+        """Run a command as a process of its own, in the folder; where no process is the subject, `cli` is quicker."""
         return subprocess.run(
             [sys.executable, "-W", "error", "-m", "mainspring", *arguments],
             cwd=self.folder,
@@ -165,21 +165,51 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
     return ours | variables
 
 
-def cli(*arguments: str) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(main, arguments, prog_name="mainspring")
+def cli(*arguments: str, answer: str | None = None, **variables: str) -> Result:
+    """Run a command in this process, with somebody at the keyboard or with nobody, and undo what it does to the process."""
+    with process_as_it_was():
+        return CliRunner().invoke(
+            main, arguments, prog_name="mainspring", input=answer, env=variables, catch_exceptions=False
+        )
 
 
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    """Have a worker that is run in this very process not decide what later tests see in the log."""
-    root = logging.getLogger()
-    level, handlers = root.level, tuple(root.handlers)
-    yield
-    root.setLevel(level)
-    for handler in root.handlers[:]:
-        if handler not in handlers:
-            root.removeHandler(handler)
+@contextmanager
+def process_as_it_was() -> Iterator[None]:
+    """Undo what a command leaves in the process that it runs in: the app's modules, the path, the log, signal handlers.
+
+    The handlers of pytest wait meanwhile: log lines go where they go in a program that has none, to stderr.
+    """
+    path, modules = sys.path[:], set(sys.modules)
+    signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    logs = {logger: (logger.level, logger.handlers[:]) for logger in loggers()}
+    logging.getLogger().handlers.clear()
+    try:
+        yield
+    finally:
+        for logger in loggers():
+            level, logger.handlers[:] = logs.get(logger, (logging.NOTSET, []))
+            logger.setLevel(level)
+        for number, handler in signals.items():
+            signal.signal(number, handler)
+        forget(modules, path)
+
+
+def loggers() -> list[logging.Logger]:
+    """The loggers that a command may set: the root, and our own."""
+    ours = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "mainspring"]
+    return [logging.getLogger(name) for name in ("", *ours)]
+
+
+def forget(modules: set[str], path: list[str]) -> None:
+    """Have the next command import its app anew, though it has the same name: forget the modules of added folders."""
+    added = [folder for folder in sys.path if folder not in path]
+    for name in set(sys.modules) - modules:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file is not None and any(Path(file).is_relative_to(folder) for folder in added):
+            del sys.modules[name]
+    for folder in added:
+        sys.path_importer_cache.pop(folder, None)
+    sys.path[:] = path
 
 
 @pytest.fixture
@@ -191,12 +221,12 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return Shop(tmp_path)
 
 
-def on_terminal(*arguments: str, columns: int = 80, code: str = "") -> tuple[str, int]:
+def on_terminal(*arguments: str, columns: int = 80, code: str = "", **variables: str) -> tuple[str, int]:
     """Run a command on a terminal of that width; returns what it wrote, escapes and all, and how it ended."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     program = code or "from mainspring.cli import main; main(prog_name='mainspring')"
-    variables = {"TERM": "xterm-256color", "COLUMNS": "", "NO_COLOR": ""}
+    variables = {"TERM": "xterm-256color", "COLUMNS": "", "NO_COLOR": "", **variables}
     with subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdin=theirs,

@@ -314,14 +314,14 @@ def test_a_line_that_cannot_be_kept_undoes_nothing(world: World) -> None:
             "CREATE TRIGGER full BEFORE INSERT ON mainspring_audit BEGIN SELECT RAISE(ABORT, 'it is full'); END"
         )
     old = world.names["old"]
-    done = world.shop.run("jobs", "retry", old, *APP)
-    assert (done.returncode, done.stdout) == (0, f"{old} will run again\n")
+    done = cli("jobs", "retry", old, *APP)
+    assert (done.exit_code, done.stdout) == (0, f"{old} will run again\n")
     assert done.stderr.startswith(f"not in the audit log: cli:{me()} jobs.retry {old}: done; ")
     assert "it is full" in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert world.shop.job(old)["state"] == "ready"
-    refused = world.shop.run("jobs", "retry", old, *APP)
-    assert refused.returncode == 1
+    refused = cli("jobs", "retry", old, *APP)
+    assert refused.exit_code == 1
     assert "wrong_state" in refused.stderr
 
 
@@ -339,11 +339,11 @@ def test_a_store_that_keeps_no_audit_log_is_left_alone(shop: Shop) -> None:
     app = Mainspring(url)
     app.schedules.add_sync("nightly", Every("1d"), app.task(name="sweep")(sweep).call())
     (shop.folder / "audited_shop.py").write_text(PROGRAM, encoding="utf-8")
-    done = shop.run("control", "submit", "SET", *APP, SHOP_URL=url)  # while the program has its document open
-    assert (done.returncode, done.stdout, done.stderr) == (0, "null\n", "")
+    done = cli("control", "submit", "SET", *APP, SHOP_URL=url)  # while the program has its document open
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "null\n", "")
     app.close_sync()
-    done = shop.run("schedules", "pause", "nightly", "--url", url)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "nightly is paused\n", "")
+    done = cli("schedules", "pause", "nightly", "--url", url)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "nightly is paused\n", "")
     assert "audit" not in "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
 
 

@@ -35,8 +35,8 @@ def said(shop: ServerShop, *arguments: str, code: int = 0) -> list[str]:
 def test_a_worker_makes_the_tables_runs_jobs_and_ends_in_good_order(shop: ServerShop) -> None:
     with shop.worker("--concurrency", "3") as worker:
         assert "6 tasks: add, deaf, fail, nap, once, where; upkeep; 3 jobs at a time" in worker.says("at a time")
-        done = shop.run("jobs", "enqueue", "shop:app", "add", "2", "--args", '{"b": 5}', "--wait", "--timeout", "20s")
-        assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
+        done = cli("jobs", "enqueue", "shop:app", "add", "2", "--args", '{"b": 5}', "--wait", "--timeout", "20s")
+        assert (done.exit_code, done.stdout) == (0, "7\n"), done.stderr
         worker.signal()
         assert worker.ends() == 0
     *_, told, ended = worker.text().splitlines()
@@ -100,7 +100,7 @@ def test_queues_are_paused_by_a_name_and_for_a_reason(shop: ServerShop) -> None:
     assert "no stamps" in said(shop, "queues", "list")[1]
     with shop.worker() as worker:
         worker.says("at a time")
-        shop.run("jobs", "enqueue", "shop:app", "add", "1", "--wait")
+        cli("jobs", "enqueue", "shop:app", "add", "1", "--wait")
         assert shop.job(job)["state"] == "ready"
         assert said(shop, "queues", "resume", "mail") == ["mail goes on"]
         until(lambda: shop.job(job)["state"] == "succeeded")
@@ -147,8 +147,8 @@ def test_a_worker_works_as_a_role_that_may_do_nothing_else(shop: ServerShop, mon
         monkeypatch.setenv("SHOP_URL", shop.as_role(role))
         with shop.worker("--log-json") as worker:
             worker.says("at a time")
-            done = shop.run("jobs", "enqueue", "shop:app", "add", "2", "--wait", "--timeout", "20s")
-            assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+            done = cli("jobs", "enqueue", "shop:app", "add", "2", "--wait", "--timeout", "20s")
+            assert (done.exit_code, done.stdout) == (0, "3\n"), done.stderr
             worker.signal()
             assert worker.ends() == 0
         lines = [json.loads(line) for line in worker.text().splitlines()]
@@ -156,16 +156,17 @@ def test_a_worker_works_as_a_role_that_may_do_nothing_else(shop: ServerShop, mon
         assert "SIGTERM: finishing what runs; once more to hurry" in [line["message"] for line in lines]
 
 
-def test_a_server_that_is_not_there_is_told_without_the_password(shop: ServerShop) -> None:
+@pytest.mark.usefixtures("shop")
+def test_a_server_that_is_not_there_is_told_without_the_password() -> None:
     url = "postgresql://postgres:hunter2@127.0.0.1:1/shop?patience=200ms"
-    done = shop.run("jobs", "list", "--url", url)
-    assert done.returncode == 3
+    done = cli("jobs", "list", "--url", url)
+    assert done.exit_code == 3
     assert done.stderr.splitlines()[-1].startswith(
         "mainspring: PostgreSQL store 127.0.0.1:1/shop (schema mainspring): the server cannot"
     )
     assert "hunter2" not in done.stderr
     assert "Traceback" not in done.stderr
-    assert shop.run("worker", "shop:app", SHOP_URL=url).returncode == 3
+    assert cli("worker", "shop:app", SHOP_URL=url).exit_code == 3
 
 
 @pytest.mark.slow
@@ -178,8 +179,8 @@ def test_a_worker_lives_through_a_restart_of_the_server(tmp_path: Path, monkeypa
         with shop.worker() as worker:
             worker.says("at a time")
             server.restart()
-            done = shop.run("jobs", "enqueue", "shop:app", "add", "2", "--wait", "--timeout", "30s")
-            assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+            done = cli("jobs", "enqueue", "shop:app", "add", "2", "--wait", "--timeout", "30s")
+            assert (done.exit_code, done.stdout) == (0, "3\n"), done.stderr
             worker.signal()
             assert worker.ends() == 0
         # A restart that falls between two statements is not noticed; one that is, is told, and its end too.
@@ -226,8 +227,8 @@ def test_what_every_command_does_is_one_line_of_the_audit_log(
 def test_a_role_that_may_write_no_lines_does_its_work_and_says_so(shop: ServerShop) -> None:
     with shop.role() as role:
         shop.server.sql(f"REVOKE INSERT ON {shop.schema}.audit FROM {role}")
-        done = shop.run("queues", "pause", "mail", "--url", shop.as_role(role))
-        assert (done.returncode, done.stdout) == (0, "mail is paused\n")
+        done = cli("queues", "pause", "mail", "--url", shop.as_role(role))
+        assert (done.exit_code, done.stdout) == (0, "mail is paused\n")
         assert done.stderr.startswith("not in the audit log: cli:")
         assert done.stderr.count("\n") == 1
         assert [queue["name"] for queue in shop.lines("queues", "list")] == ["mail"]

@@ -1,18 +1,15 @@
 """`mainspring control`: schedules in plain words, statements of the program's, and the log brought into the file."""
 
 import sqlite3
-import sys
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from mainspring import Every
-from mainspring.cli import main
 from mainspring.cli.control_statements import Progress
 from mainspring.client.statements import Iterated
 from tests.cli.conftest import Shop, cli
@@ -52,22 +49,19 @@ MUTATION = "UPDATE photos SET width = 800 WHERE id = :id"
 
 
 @pytest.fixture
-def hosted(shop: Shop) -> Iterator[Shop]:
+def hosted(shop: Shop) -> Shop:
     """A folder with an app whose program has a table of 25 photos."""
     (shop.folder / "hosted.py").write_text(HOSTED, encoding="utf-8")
     with closing(sqlite3.connect(shop.folder / "photos.db")) as photos:
         photos.execute("CREATE TABLE photos (id INTEGER, width INTEGER)")
         photos.executemany("INSERT INTO photos VALUES (?, NULL)", [(number,) for number in range(25)])
         photos.commit()
-    yield shop
-    sys.modules.pop("hosted", None)
+    return shop
 
 
 def asked(*arguments: str, answer: str = "", code: int = 0) -> Result:
     """Run a command of the app with the host, with somebody at the keyboard."""
-    done = CliRunner().invoke(
-        main, ("control", *arguments, "--app", "hosted:app"), prog_name="mainspring", input=answer
-    )
+    done = cli("control", *arguments, "--app", "hosted:app", answer=answer)
     assert done.exit_code == code, done.output
     return done
 
@@ -240,8 +234,8 @@ def test_programs_get_the_counts(hosted: Shop) -> None:
 
 def test_statements_need_an_app_that_offers_a_host(shop: Shop) -> None:
     assert "it needs the app" in cli("control", "submit", "x").output
-    done = shop.run("control", "submit", "x", "--app", "shop:app")
-    assert (done.returncode, done.stdout) == (1, "")
+    done = cli("control", "submit", "x", "--app", "shop:app")
+    assert (done.exit_code, done.stdout) == (1, "")
     assert "0xD21" in done.stderr
     assert not shop.path.exists()
 

@@ -16,12 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner
 
-from mainspring.cli import main
 from mainspring.cli.dashboard import HALF_REQUEST_S, PORT, TRIES, HalfRequests, listen, url, welcome
 from mainspring.cli.root import Refusal
 from mainspring.web.guesses import MOST as GUESSES
+from tests.cli.conftest import cli
 
 APP = """
 from mainspring import Mainspring
@@ -118,13 +117,23 @@ def test_the_token_is_not_in_the_command_line_of_the_browser(folder: Path, monke
         assert not page.parent.exists()
 
 
-@pytest.mark.slow
-def test_with_a_password_it_asks_for_it(folder: Path) -> None:
-    with running(folder, "--port", "0", "--password-env", "ADMIN_PASSWORD") as (program, address):
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A dashboard with a password, behind a proxy: where it is, and what it says of the password."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "shown.py").write_text(APP)
+    options = ("--port", "0", "--password-env", "ADMIN_PASSWORD", "--origin", "https://admin.example.com")
+    with running(folder, *options) as (program, address):
         assert program.stdout
-        assert program.stdout.readline() == "Sign in as admin, with the password in $ADMIN_PASSWORD.\n"
-        assert ask("GET", address).status_code == 401
-        assert ask("GET", address, auth=("admin", PASSWORD)).status_code == 200
+        yield address, program.stdout.readline()
+
+
+@pytest.mark.slow
+def test_with_a_password_it_asks_for_it(guarded: tuple[str, str]) -> None:
+    address, told = guarded
+    assert told == "Sign in as admin, with the password in $ADMIN_PASSWORD.\n"
+    assert ask("GET", address).status_code == 401
+    assert ask("GET", address, auth=("admin", PASSWORD)).status_code == 200
 
 
 @pytest.mark.slow
@@ -204,12 +213,13 @@ def test_tokens_that_others_can_read_are_told_of_on_stderr(folder: Path, capfd: 
 
 
 @pytest.mark.slow
-def test_behind_a_proxy_that_changes_the_host_it_is_told_where_people_see_it(folder: Path) -> None:
-    options = ("--port", "0", "--password-env", "ADMIN_PASSWORD", "--origin", "https://admin.example.com")
-    with running(folder, *options) as (_, address):
-        for origin, status in {"https://admin.example.com": 200, "https://evil.example": 403}.items():
-            asked = ask("POST", f"{address}do/control.flush", auth=("admin", PASSWORD), headers={"origin": origin})
-            assert asked.status_code == status
+def test_behind_a_proxy_that_changes_the_host_it_is_told_where_people_see_it(
+    guarded: tuple[str, str],
+) -> None:
+    address, _ = guarded
+    for origin, status in {"https://admin.example.com": 200, "https://evil.example": 403}.items():
+        asked = ask("POST", f"{address}do/control.flush", auth=("admin", PASSWORD), headers={"origin": origin})
+        assert asked.status_code == status
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])  # noqa: S104 - to be refused
@@ -217,7 +227,7 @@ def test_off_this_machine_it_does_not_start_without_auth(
     folder: Path, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     monkeypatch.chdir(folder)
-    done = CliRunner().invoke(main, ["dashboard", "shown:app", "--host", host])
+    done = cli("dashboard", "shown:app", "--host", host)
     assert done.exit_code == 2
     assert "there is no auth" in done.output
     assert "give --password-env NAME or --token-file FILE, or serve on 127.0.0.1" in done.output
@@ -254,17 +264,34 @@ def test_it_is_said_how_to_sign_in_and_what_a_network_needs(
 )
 def test_what_is_wrong_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], says: str) -> None:
     monkeypatch.chdir(folder)
-    done = CliRunner().invoke(main, ["dashboard", "shown:app", *options])
+    done = cli("dashboard", "shown:app", *options)
     assert done.exit_code == 2
     assert says in done.output
 
 
+WITHOUT_SOME = """
+import sys
+from mainspring.cli import main
+
+for missing in sys.argv[1:]:
+    sys.modules[missing] = None
+    try:
+        main(["dashboard", "shown:app"])
+    except SystemExit as ended:
+        print(ended.code)
+    del sys.modules[missing]
+"""
+"""A program that lacks one package after another."""
+
+
 def test_without_the_extra_it_is_said_what_to_install(folder: Path) -> None:
-    for missing in ("uvicorn", "jinja2", "starlette"):
-        program = f"import sys; sys.modules['{missing}'] = None; from mainspring.cli import main; main(['dashboard', 'shown:app'])"
-        done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 1
-        assert f"{missing} is missing: install Mainspring with the extra 'dashboard'" in done.stderr
+    packages = ["starlette", "jinja2", "uvicorn"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SOME, *packages], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1"] * 3
+    for missing, told in zip(packages, done.stderr.splitlines(), strict=True):
+        assert f"{missing} is missing: install Mainspring with the extra 'dashboard'" in told
 
 
 def test_a_port_that_is_taken_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:

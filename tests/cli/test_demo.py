@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,10 +36,9 @@ def lines(url: str, *arguments: str) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in done.output.splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(240)
 def test_the_demo_ends_by_itself_and_its_last_words_are_true(tmp_path: Path) -> None:
-    began = time.monotonic()
     done = subprocess.run(
         [*MAINSPRING, "demo", "--seconds", "60", "--keep"],
         capture_output=True,
@@ -50,7 +48,7 @@ def test_the_demo_ends_by_itself_and_its_last_words_are_true(tmp_path: Path) -> 
         env=environment({"TMPDIR": str(tmp_path)}),
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert time.monotonic() - began < 60
+    assert "had not ended yet" not in done.stdout
     url = done.stdout.split("--url ")[1].strip()
     listed = [job for job in lines(url, "jobs", "list", "--limit", "1000") if job["task"] in FATES]
     jobs = [shown for job in listed for shown in shown_of(url, job)]
@@ -119,7 +117,11 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("columns", "code"), [(80, ""), (120, ""), (80, WITHOUT_RICH)], ids=["80", "120", "plain"])
+@pytest.mark.parametrize(
+    ("columns", "code"),
+    [(80, ""), pytest.param(120, "", marks=pytest.mark.full), (80, WITHOUT_RICH)],
+    ids=["80", "120", "plain"],
+)
 def test_it_can_be_watched_on_a_terminal(columns: int, code: str) -> None:
     if not code:
         pytest.importorskip("rich")
@@ -141,7 +143,10 @@ WITHOUT_UVICORN = (
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "hints"),
-    [([*MAINSPRING, "demo", "--no-dashboard"], 0), ([sys.executable, "-c", WITHOUT_UVICORN, "demo"], 1)],
+    [
+        pytest.param([*MAINSPRING, "demo", "--no-dashboard"], 0, marks=pytest.mark.full),
+        ([sys.executable, "-c", WITHOUT_UVICORN, "demo"], 1),
+    ],
     ids=["not wanted", "not installed"],
 )
 def test_without_the_dashboard_there_is_the_story_alone(tmp_path: Path, command: list[str], hints: int) -> None:

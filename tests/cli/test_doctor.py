@@ -16,7 +16,7 @@ from mainspring import Every, Mainspring
 from mainspring.cli.doctor.content import QUICKLY, integrity
 from mainspring.cli.doctor.finding import Finding, Level
 from mainspring.cli.doctor.here import clock, sqlite_version
-from mainspring.cli.doctor.life import doorbell
+from mainspring.cli.doctor.life import COMMITTED_WITHIN, HEARD_WITHIN, doorbell
 from mainspring.cli.doctor.place import disk, file_system, kind_of, place
 from mainspring.client.health.work import ahead, live_nodes
 from mainspring.client.standing import standing
@@ -274,8 +274,10 @@ def test_tables_of_a_newer_version(healthy: Shop) -> None:
 # What goes on there.
 
 
-@pytest.mark.slow
-def test_a_bell_that_nobody_hears(healthy: Shop, tmp_path: Path) -> None:
+def test_a_bell_that_nobody_hears(healthy: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert HEARD_WITHIN == 2
+    monkeypatch.setattr("mainspring.cli.doctor.life.HEARD_WITHIN", 0.2)
+
     async def ring() -> Finding:
         store = SqliteStore(healthy.path)
         await store.open()
@@ -285,14 +287,16 @@ def test_a_bell_that_nobody_hears(healthy: Shop, tmp_path: Path) -> None:
             await store.close()
 
     found = asyncio.run(ring())
-    assert (found.level, found.says) == (Level.WARN, "a commit was not heard within 2 s")
+    assert (found.level, found.says) == (Level.WARN, "a commit was not heard within 0.2 s")
 
 
 @pytest.mark.slow
-def test_a_store_that_someone_keeps_locked(healthy: Shop) -> None:
+def test_a_store_that_someone_keeps_locked(healthy: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert COMMITTED_WITHIN == 10
+    monkeypatch.setattr("mainspring.cli.doctor.life.COMMITTED_WITHIN", 0.5)
     with closing(sqlite3.connect(healthy.path, isolation_level=None)) as someone:
         someone.execute("BEGIN IMMEDIATE")
-        assert "fail: nothing could be committed within 10 s" in examined(healthy, code=1)["doorbell"]
+        assert "fail: nothing could be committed within 0.5 s" in examined(healthy, code=1)["doorbell"]
 
 
 def test_jobs_that_wait_while_nobody_works(healthy: Shop) -> None:
@@ -325,7 +329,7 @@ async def found_ahead(store: SqliteStore) -> list[Finding]:
 
 
 def test_jobs_that_have_time_may_wait_while_nobody_works(healthy: Shop) -> None:
-    assert healthy.run("jobs", "enqueue", "shop:app", "add", "1", "--delay", "1h").returncode == 0
+    assert cli("jobs", "enqueue", "shop:app", "add", "1", "--delay", "1h").exit_code == 0
     assert examined(healthy, code=0)["jobs"] == "warn: no node is at work, and 1 job waits"
 
 

@@ -18,6 +18,15 @@ from tests.cli.conftest import Shop, cli, on_terminal
 
 HOSTILE = "\x1b]0;PWNED\x07\x1b[2J\x1b]52;c;cm0gLXJm\x07 \x9b31m \u202eevil\r\x7f"
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
+SEVERAL = """
+import sys
+from mainspring.cli import main
+
+for words in sys.argv[1:]:
+    main(words.split(), prog_name="mainspring", standalone_mode=False)
+    print("----")
+"""
+"""A program that runs one command after another, and says where each ends."""
 SGR = re.compile(r"\x1b\[[0-9;]*m")  # colours, of rich
 
 
@@ -72,10 +81,14 @@ def test_no_command_prints_control_characters(hostile: tuple[Shop, str]) -> None
 @pytest.mark.slow
 def test_no_table_on_a_terminal_has_control_characters(hostile: tuple[Shop, str]) -> None:
     shop, job = hostile
-    for command in (("jobs", "list"), ("jobs", "show", job), ("queues", "list"), ("breakers", "list")):
-        written, code = on_terminal(*command, "--url", shop.url, columns=200)
-        assert code == 0, written
-        assert not CONTROL.search(SGR.sub("", written).replace("\r\n", "\n")), command
+    commands = (("jobs", "list"), ("jobs", "show", job), ("queues", "list"), ("breakers", "list"))
+    written, code = on_terminal(*map(" ".join, commands), columns=200, code=SEVERAL, MAINSPRING_URL=shop.url)
+    assert code == 0, written
+    *outputs, rest = written.replace("\r\n", "\n").split("----\n")
+    assert (len(outputs), rest) == (len(commands), "")
+    for command, output in zip(commands, outputs, strict=True):
+        assert "\\x1b]0;PWNED" in output or command == ("jobs", "list"), command
+        assert not CONTROL.search(SGR.sub("", output)), command
 
 
 def test_json_keeps_the_text_and_is_printable(hostile: tuple[Shop, str]) -> None:

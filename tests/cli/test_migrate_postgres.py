@@ -20,11 +20,11 @@ FROM pg_class WHERE relnamespace = %s::regnamespace ORDER BY 1
 
 
 @pytest.fixture
-def shop(postgres: Server, postgres_schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerShop:
+def shop(postgres: Server, new_schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerShop:
     monkeypatch.delenv("MAINSPRING_URL", raising=False)
     monkeypatch.setenv("SHOP_URL", "")
     monkeypatch.chdir(tmp_path)
-    return shop_on(postgres, postgres_schema, tmp_path)
+    return shop_on(postgres, new_schema, tmp_path)
 
 
 def test_tables_are_made_once_and_the_versions_are_told(shop: ServerShop) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from mainspring import Mainspring
-from mainspring.cli import main
 from mainspring.core.job import NodeId
 from mainspring.core.outbox import Stand
 from mainspring.runtime.process import this_process
@@ -77,7 +76,7 @@ def stands(shop: Shop, after: Stand, *, held: bool = False) -> None:
 
 
 def answered(*arguments: str, answer: str) -> Result:
-    return CliRunner().invoke(main, arguments, input=answer, prog_name="mainspring")
+    return cli(*arguments, answer=answer)
 
 
 @pytest.fixture

@@ -1,12 +1,15 @@
 """`mainspring plugins`: what is installed, what could be, and what would come of it."""
 
 import json
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from mainspring.cli.plugins_check import loaded_apart
+from tests.cli.conftest import cli
 from tests.plugins.packages import GOOD, Packages
 
 pytestmark = pytest.mark.slow
@@ -40,20 +43,26 @@ def packages(tmp_path: Path) -> Packages:
     return packages
 
 
+def answered(packages: Packages, *arguments: str, code: int) -> Result:
+    with chdir(packages.folder):
+        done = cli("plugins", *arguments)
+    assert done.exit_code == code, done.stderr
+    return done
+
+
 def said(packages: Packages, *arguments: str, code: int = 0) -> str:
-    done = packages.run("-W", "error", "-m", "mainspring", "plugins", *arguments)
-    assert done.returncode == code, done.stderr
+    done = answered(packages, *arguments, code=code)
     return done.stdout if code == 0 else done.stdout + done.stderr
 
 
 def lines(packages: Packages, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
-    done = packages.run("-W", "error", "-m", "mainspring", "plugins", *arguments, "--json")
-    assert done.returncode == code, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in answered(packages, *arguments, "--json", code=code).stdout.splitlines()]
 
 
 def test_plugins_are_listed_with_what_they_may_and_bring(packages: Packages) -> None:
-    heading, own, good, upkeep, raises, stranger = said(packages, "list", "shop:app").splitlines()
+    done = packages.run("-W", "error", "-m", "mainspring", "plugins", "list", "shop:app")
+    assert done.returncode == 0, done.stderr
+    heading, own, good, upkeep, raises, stranger = done.stdout.splitlines()
     assert heading.split() == ["NAME", "STATE", "VERSION", "GRANTED", "TASKS", "SCHEDULES", "SERVICES", "NOTE"]
     assert own.split(maxsplit=7)[:7] == ["own", "installed", "0.1", "BackgroundJobs(max_concurrent=3)", "1", "0", "0"]
     assert own.endswith("pictures and such")

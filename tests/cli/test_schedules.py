@@ -9,10 +9,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from click.testing import CliRunner
 
 from mainspring import Cron, Every, Manual, Missed, Once, Retry
-from mainspring.cli import main
 from mainspring.cli.schedules_show import run_table
 from mainspring.core.names import Name
 from mainspring.core.schedule import Run
@@ -301,9 +299,7 @@ def test_one_that_is_not_there_does_not_hinder_the_others(shop: Shop) -> None:
 @pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, []), ("n\n", 1, ["nightly"])])
 def test_removing_asks_first(shop: Shop, answer: str, code: int, left: list[str]) -> None:
     plan(shop)
-    done = CliRunner().invoke(
-        main, ["schedules", "remove", "nightly", "--url", shop.url], prog_name="mainspring", input=answer
-    )
+    done = cli("schedules", "remove", "nightly", "--url", shop.url, answer=answer)
     assert done.exit_code == code
     assert "Remove nightly (every 1 h, add)? [y/N]" in done.output
     assert names(shop) == left
@@ -429,15 +425,15 @@ def test_a_fixed_delay_has_no_slots_of_the_past(shop: Shop) -> None:
 # Adding one from a shell.
 
 
-def added(shop: Shop, *arguments: str) -> str:
-    done = shop.run("schedules", "add", "shop:app", *arguments)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+def added(*arguments: str) -> str:
+    done = cli("schedules", "add", "shop:app", *arguments)
+    assert (done.exit_code, done.stderr) == (0, ""), done.stderr
     return done.stdout
 
 
 def test_a_schedule_is_added_with_arguments_and_options(shop: Shop) -> None:
     text = added(
-        shop, "nightly", "--cron", "0 2 * * *", "--tz", "Europe/Berlin", "--task", "add", "--args", '{"a": 7}',
+        "nightly", "--cron", "0 2 * * *", "--tz", "Europe/Berlin", "--task", "add", "--args", '{"a": 7}',
         "--queue", "books", "--priority", "90", "--tag", "x", "--missed", "all", "--limit", "3", "--grace", "2h",
         "--overlap", "queue_one", "--jitter", "30s", "--until", "2099-01-01T00:00", "--max-runs", "5",
         "--keep-runs", "7d", "--description", "the books",
@@ -456,12 +452,10 @@ def test_a_schedule_is_added_with_arguments_and_options(shop: Shop) -> None:
 
 @pytest.mark.slow
 def test_rules_of_all_kinds_are_added(shop: Shop) -> None:
-    assert "Every 15 minutes" in added(shop, "a", "--every", "15m", "--task", "where")
-    assert "after the end" in added(shop, "b", "--every", "15m", "--after-end", "--task", "where")
-    assert "2099-01-31 08:00" in added(
-        shop, "c", "--once", "2099-01-31T09:00", "--tz", "Europe/Berlin", "--task", "where"
-    )
-    done = json.loads(added(shop, "d", "--manual", "--task", "where", "--json"))
+    assert "Every 15 minutes" in added("a", "--every", "15m", "--task", "where")
+    assert "after the end" in added("b", "--every", "15m", "--after-end", "--task", "where")
+    assert "2099-01-31 08:00" in added("c", "--once", "2099-01-31T09:00", "--tz", "Europe/Berlin", "--task", "where")
+    done = json.loads(added("d", "--manual", "--task", "where", "--json"))
     assert (done["name"], done["next_slot"], done["plan"]["rule"]) == ("d", None, {"type": "manual"})
     assert names(shop) == ["a", "b", "c", "d"]
 
@@ -487,8 +481,8 @@ def test_rules_of_all_kinds_are_added(shop: Shop) -> None:
     ],
 )
 def test_what_is_wrong_with_a_schedule_is_told_in_one_line(shop: Shop, arguments: list[str], says: str) -> None:
-    done = shop.run("schedules", "add", "shop:app", "nightly", *arguments)
-    assert done.returncode == 2
+    done = cli("schedules", "add", "shop:app", "nightly", *arguments)
+    assert done.exit_code == 2
     assert says in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert not shop.path.exists() or names(shop) == []
@@ -496,12 +490,12 @@ def test_what_is_wrong_with_a_schedule_is_told_in_one_line(shop: Shop, arguments
 
 def test_a_name_that_is_taken_and_a_task_that_is_not_there_end_with_1(shop: Shop) -> None:
     plan(shop)
-    done = shop.run("schedules", "add", "shop:app", "nightly", "--manual", "--task", "where")
-    assert (done.returncode, done.stdout) == (1, "")
+    done = cli("schedules", "add", "shop:app", "nightly", "--manual", "--task", "where")
+    assert (done.exit_code, done.stdout) == (1, "")
     assert "there is a schedule named 'nightly' already" in done.stderr
     assert "schedules change" in done.stderr
-    done = shop.run("schedules", "add", "shop:app", "other", "--manual", "--task", "wher")
-    assert (done.returncode, done.stderr) == (1, "mainspring: no task is named 'wher'; did you mean 'where'?\n")
+    done = cli("schedules", "add", "shop:app", "other", "--manual", "--task", "wher")
+    assert (done.exit_code, done.stderr) == (1, "mainspring: no task is named 'wher'; did you mean 'where'?\n")
 
 
 def test_looking_at_a_file_that_is_not_there_makes_none(shop: Shop) -> None:

@@ -5,11 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
 from mainspring import Cron, Every, Manual
-from mainspring.cli import main
 from mainspring.cli.schedules_run import Progress
 from mainspring.cli.schedules_words import placed_text
 from mainspring.client.planned_words import standing
@@ -72,8 +70,8 @@ def test_the_jobs_of_a_schedule_are_changed_with_the_app(shop: Shop) -> None:
         "--max-attempts",
         "2",
     )
-    done = shop.run("schedules", *arguments, "--app", "shop:app")
-    assert (done.returncode, done.stderr) == (0, "")
+    done = cli("schedules", *arguments, "--app", "shop:app")
+    assert (done.exit_code, done.stderr) == (0, "")
     template = kept(shop)["plan"]["template"]
     assert (template["task"], template["timeout"], template["max_attempts"]) == ("nap", 300.0, 2)
 
@@ -106,8 +104,8 @@ def test_who_changes_what_is_declared_in_code_is_told_that_it_is_declared_again(
 
 def test_a_first_slot_and_a_helping_can_be_said(shop: Shop) -> None:
     options = ("--every", "1d", "--start", "2099-01-01T09:00", "--missed", "all", "--per-tick", "2")
-    done = shop.run("schedules", "add", "shop:app", "nightly", "--task", "where", *options)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = cli("schedules", "add", "shop:app", "nightly", "--task", "where", *options)
+    assert (done.exit_code, done.stderr) == (0, "")
     found = kept(shop)
     assert (found["next_slot"], found["plan"]["missed"]["per_tick"]) == ("2099-01-01T09:00:00Z", 2)
 
@@ -122,9 +120,10 @@ def test_a_first_slot_and_a_helping_can_be_said(shop: Shop) -> None:
         (["--every", "1m", "--jitter", "2m"], "is longer than the interval"),
     ],
 )
-def test_what_would_be_dead_on_arrival_is_refused(shop: Shop, arguments: list[str], says: str) -> None:
-    done = shop.run("schedules", "add", "shop:app", "nightly", "--task", "where", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
+@pytest.mark.usefixtures("shop")
+def test_what_would_be_dead_on_arrival_is_refused(arguments: list[str], says: str) -> None:
+    done = cli("schedules", "add", "shop:app", "nightly", "--task", "where", *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
     assert says in done.stderr
 
 
@@ -144,9 +143,10 @@ def test_a_time_on_a_wall_is_told_with_what_was_made_of_it() -> None:
     assert placed_text(plainly.replace(tzinfo=UTC), tz) == ""
 
 
-def test_adding_once_says_what_was_made_of_it(shop: Shop) -> None:
+@pytest.mark.usefixtures("shop")
+def test_adding_once_says_what_was_made_of_it() -> None:
     options = ("--once", "2099-03-29T02:30", "--tz", "Europe/Berlin", "--task", "where")
-    done = shop.run("schedules", "add", "shop:app", "spring", *options)
+    done = cli("schedules", "add", "shop:app", "spring", *options)
     assert "2099-03-29 03:30 CEST, 2099-03-29 01:30 UTC: clocks go forward that day" in done.stdout
 
 
@@ -155,34 +155,36 @@ def test_adding_once_says_what_was_made_of_it(shop: Shop) -> None:
 
 @pytest.mark.slow
 def test_the_app_can_be_said_by_an_option_or_a_variable(shop: Shop) -> None:
-    done = shop.run("schedules", "add", "one", "--app", "shop:app", "--manual", "--task", "where")
-    assert (done.returncode, done.stderr) == (0, "")
-    done = shop.run("schedules", "add", "two", "--manual", "--task", "where", MAINSPRING_APP="shop:app")
-    assert (done.returncode, done.stderr) == (0, "")
-    listed = shop.run("schedules", "list", "--json", MAINSPRING_APP="shop:app").stdout
+    done = cli("schedules", "add", "one", "--app", "shop:app", "--manual", "--task", "where")
+    assert (done.exit_code, done.stderr) == (0, "")
+    done = cli("schedules", "add", "two", "--manual", "--task", "where", MAINSPRING_APP="shop:app")
+    assert (done.exit_code, done.stderr) == (0, "")
+    listed = cli("schedules", "list", "--json", MAINSPRING_APP="shop:app").stdout
     assert re.findall(r'"name":"(\w+)"', listed) == ["one", "two"]
-    enqueued = shop.run("jobs", "enqueue", "add", "1", MAINSPRING_APP="shop:app")
-    assert (enqueued.returncode, enqueued.stderr) == (0, "")
-    assert shop.run("jobs", "enqueue", "--app", "shop:app", "add", "1").returncode == 0
-    assert shop.run("jobs", "enqueue", "shop:app", "add", "1", MAINSPRING_APP="nothing:app").returncode == 0
+    enqueued = cli("jobs", "enqueue", "add", "1", MAINSPRING_APP="shop:app")
+    assert (enqueued.exit_code, enqueued.stderr) == (0, "")
+    assert cli("jobs", "enqueue", "--app", "shop:app", "add", "1").exit_code == 0
+    assert cli("jobs", "enqueue", "shop:app", "add", "1", MAINSPRING_APP="nothing:app").exit_code == 0
     assert len(shop.lines("jobs", "list")) == 3
 
 
 def test_a_url_counts_more_than_the_variable(shop: Shop) -> None:
     plan(shop)
-    done = shop.run("schedules", "list", "--url", shop.url, MAINSPRING_APP="nothing:app")
-    assert (done.returncode, done.stderr) == (0, "")
+    done = cli("schedules", "list", "--url", shop.url, MAINSPRING_APP="nothing:app")
+    assert (done.exit_code, done.stderr) == (0, "")
 
 
-def test_a_command_that_needs_the_app_says_so(shop: Shop) -> None:
-    done = shop.run("schedules", "add", "nightly", "--manual", "--task", "where")
-    assert done.returncode == 2
+@pytest.mark.usefixtures("shop")
+def test_a_command_that_needs_the_app_says_so() -> None:
+    done = cli("schedules", "add", "nightly", "--manual", "--task", "where")
+    assert done.exit_code == 2
     assert "it needs the app: say --app MODULE:APP, or set $MAINSPRING_APP" in done.stderr
 
 
-def test_a_worker_finds_its_app_by_the_variable(shop: Shop) -> None:
-    done = shop.run("worker", MAINSPRING_APP="nothing:app")
-    assert done.returncode == 2
+@pytest.mark.usefixtures("shop")
+def test_a_worker_finds_its_app_by_the_variable() -> None:
+    done = cli("worker", MAINSPRING_APP="nothing:app")
+    assert done.exit_code == 2
     assert "there is no module 'nothing'" in done.stderr
 
 
@@ -205,8 +207,7 @@ def many(shop: Shop) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(("answer", "code", "made"), [("y\n", 0, 1200), ("n\n", 1, 0)])
 def test_more_than_a_thousand_jobs_are_asked_for(shop: Shop, answer: str, code: int, made: int) -> None:
-    arguments = ("schedules", *many(shop), "--url", shop.url)
-    done = CliRunner().invoke(main, arguments, prog_name="mainspring", input=answer)
+    done = cli("schedules", *many(shop), "--url", shop.url, answer=answer)
     assert done.exit_code == code, done.output
     assert "Make 1,200 jobs?" in done.output
     assert len(shop.lines("jobs", "list", "--limit", "2000")) == made

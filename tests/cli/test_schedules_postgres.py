@@ -29,8 +29,8 @@ def said(shop: ServerShop, *arguments: str, code: int = 0) -> str:
 
 def test_a_schedule_is_added_fired_paused_run_backfilled_and_removed(shop: ServerShop) -> None:
     shop.migrate()
-    done = shop.run("schedules", "add", "shop:app", "often", "--every", "1s", "--task", "add", "--args", '{"a": 2}')
-    assert (done.returncode, done.stderr) == (0, "")
+    done = cli("schedules", "add", "shop:app", "often", "--every", "1s", "--task", "add", "--args", '{"a": 2}')
+    assert (done.exit_code, done.stderr) == (0, "")
     assert said(shop, "list").splitlines()[1].split()[:4] == ["often", "on", "every", "1"]
     with shop.worker() as worker:
         until(lambda: "succeeded" in said(shop, "runs", "often"))

@@ -120,7 +120,6 @@ def test_migrate_with_the_app_takes_its_rows_over(
 ) -> None:
     (tmp_path / "uni_sweeper.py").write_text(PROGRAM.format(folder=place.folder), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
     place.write(json.dumps([ROW, 7, {**ROW, "qname": "other"}]))
     done = cli("migrate", "--json", "--app", "uni_sweeper:app")
     assert done.exit_code == 0

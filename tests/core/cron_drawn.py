@@ -1,14 +1,13 @@
-"""Cron expressions, drawn at random; many more of them in `make test-cron`."""
+"""Cron expressions, drawn at random; many more of them in `make test-full`."""
 
-import os
 from datetime import UTC, datetime
 
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.core.cron_by_hand import MONTHS, WEEKDAYS
+from tests.tier import FULL
 
-FULL = os.environ.get("MAINSPRING_CRON") == "full"
 thoroughly = settings(max_examples=1_000 if FULL else 100)
 
 LIMITS = {"second": (0, 59), "minute": (0, 59), "hour": (0, 23), "day": (1, 31), "month": (1, 12), "weekday": (0, 7)}

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from mainspring.core.rules import Cron
 from mainspring.errors import ScheduleError
 from tests.core.cron_by_hand import ByHand, changes, moments, slots, utc
-from tests.core.cron_drawn import FULL, expressions, instants, thoroughly
+from tests.core.cron_drawn import expressions, instants, thoroughly
+from tests.tier import FULL
 
 ZONES = [
     "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Europe/Dublin", "Africa/Casablanca",

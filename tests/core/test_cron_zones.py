@@ -1,6 +1,6 @@
 """Every zone there is, at every change of its clocks, compared with a walk by hand and with the files of zones.
 
-`make test` takes a part of the changes from 2015 to 2037, `make test-cron` all of them, and those of other times.
+`make test` takes a part of the changes from 2015 to 2037, `make test-full` all of them, and those of other times.
 """
 
 import os
@@ -24,7 +24,7 @@ from mainspring.core.cron.zone import zone
 from mainspring.core.rules import Cron
 from mainspring.errors import ScheduleError
 from tests.core.cron_by_hand import MINUTE, SECOND, ByHand, changes, moments, slots, utc
-from tests.core.cron_drawn import FULL
+from tests.tier import FULL
 
 HOUR = timedelta(hours=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

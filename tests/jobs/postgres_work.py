@@ -16,16 +16,16 @@ from mainspring.core.job import NodeId, State
 from mainspring.errors import StoreUnavailable
 from mainspring.runtime.node import Node
 from mainspring.stores.records import JobView
+from tests.servers.system import PATIENCE
 
 TASKS = ("quick", "long")
 LONG = 5.0
 """Seconds that some jobs take: they begin before the fault and end after it."""
-SOON = 12.0
-"""Seconds after the end of a fault within which a node goes on, and less than a lease; most of it is for a machine
-that is busy."""
-LOST_CLAIM = 12.0
+SOON = PATIENCE
+"""Seconds after the end of a fault within which a node goes on; nearly all of it is for a machine that is busy."""
+LOST_CLAIM = PATIENCE
 """Seconds until a node has seen twice, a beat apart, that it holds a job of which it never heard, and gave it back:
-half of these are for a machine that is busy, and all of them are less than a lease."""
+nearly all of these are for a machine that is busy."""
 
 
 class Work:
@@ -155,7 +155,7 @@ async def survive(url: str, fault: Callable[[], object], told: Told, *, unnotice
             over = time.monotonic()
             took = await until(lambda: work.runs_what_came_after(over), "the node to go on", within=SOON)
             # Said of notifications only if they stay away for longer; then they come back later, too.
-            await until(lambda: len(told.of_notifications) in {0, 2}, "notifications to be heard again", within=30)
+            await until(lambda: len(told.of_notifications) in {0, 2}, "notifications to be heard again")
         # The node has ended, and what ran with it.
         assert work.node == before, "it was declared dead"
         views = await work.views()

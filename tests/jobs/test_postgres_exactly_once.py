@@ -79,7 +79,7 @@ class Story:
 def story(own_postgres: Server) -> Iterator[Story]:
     own_postgres.sql("CREATE TABLE effects (job text)")
     try:
-        with own_postgres.schema() as schema, Wire(own_postgres.host, own_postgres.port) as wire:
+        with own_postgres.schema() as schema, Wire.to(own_postgres) as wire:
             yield Story(own_postgres, schema, wire)
     finally:
         own_postgres.sql("DROP TABLE effects")

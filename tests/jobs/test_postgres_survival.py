@@ -23,10 +23,10 @@ pytestmark = pytest.mark.slow
 
 OPTIONS = "timeout=2s"  # for a statement: short where it is to hang
 PATIENT = "timeout=20s"  # where it is not, but the machine may be busy
-STUCK = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'mainspring' AND wait_event_type = 'Lock'"
-LAST_WORDS = 30.0
+STUCK = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring' AND wait_event_type = 'Lock'"
+LAST_WORDS = 60.0
 """Seconds that a node without a server may take for its end: it tries each of its last writes for some time."""
-TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mainspring'"
+TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring'"
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def wire(own_postgres: Server) -> Iterator[Wire]:
-    with Wire(own_postgres.host, own_postgres.port) as wire:
+    with Wire.to(own_postgres) as wire:
         yield wire
 
 
@@ -172,7 +172,7 @@ async def test_a_node_that_is_cut_off_stops_its_work_before_another_takes_it_and
             await until(lambda: lonely.began.keys() == jobs, "the jobs to begin")
             before = node.id
             async with other.app.node(lease="5s", grace="0s", concurrency=3):
-                await asyncio.sleep(2.5)  # until they have seen each other
+                await until_renewed_twice(other.app)
                 wire.hang()
                 hung = time.monotonic()
                 await until(lambda: other.began.keys() == jobs, "the other node to take over")
@@ -190,6 +190,14 @@ async def test_a_node_that_is_cut_off_stops_its_work_before_another_takes_it_and
                 assert took < SOON
         assert len([line for line in told.lines if "it stops its work before others take it" in line]) == 1
         assert len([line for line in told.lines if "goes on under a new id" in line]) == 1
+
+
+async def until_renewed_twice(app: Mainspring) -> None:
+    """Wait until each node has renewed twice more: with each renewal it looks at the others."""
+    first = {view.node.id: view.counter for view in await app.store.nodes()}
+    async with asyncio.timeout(SOON):
+        while not all(view.counter >= first[view.node.id] + 2 for view in await app.store.nodes()):
+            await asyncio.sleep(0.05)
 
 
 # Its end

@@ -136,6 +136,11 @@ async def until(condition: Callable[[], bool], *, within: float = 60) -> float:
     return now()
 
 
+async def has_pruned(node: Node) -> None:
+    """Wait until a node has cleared away what it found when it started; until then it may clear what comes later."""
+    await until(lambda: "letters_cleared" in node.events.counts)
+
+
 async def all_done(outbox: Outbox[Any], *, within: float = 600) -> None:
     """Wait until nothing of an outbox is left to deliver, and nobody is at it."""
     async with asyncio.timeout(within):

@@ -25,7 +25,7 @@ from mainspring.stores.port import Store, Transaction, Transactions
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
-from tests.outbox.conftest import Boom, Table, all_done, now, outboxes, stands, transaction, until, victim
+from tests.outbox.conftest import Boom, Table, all_done, has_pruned, now, outboxes, stands, transaction, until, victim
 
 
 async def test_messages_of_a_key_come_in_the_order_of_their_publishing(app: Mainspring) -> None:
@@ -898,7 +898,8 @@ async def test_several_may_clear_away_at_once(app: Mainspring) -> None:
         if message.seq > 60:
             raise Boom
 
-    async with app, app.node(prune_every="10h"):
+    async with app, app.node(prune_every="10h") as node:
+        await has_pruned(node)
         for partition in range(2):
             await orders.publish_many(None, [Outgoing(number, partition=partition) for number in range(80)])
         await asyncio.sleep(60)

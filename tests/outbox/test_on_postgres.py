@@ -111,10 +111,10 @@ def test_a_message_whose_statement_takes_too_long_is_said_to_have(postgres: Serv
 
     @orders.handler(mode="transactional", max_attempts=1, timeout="200ms")
     async def deliver(_: Message[str], tx: Transaction) -> None:
-        await tx.execute("SELECT pg_sleep(10)")
+        await tx.execute("SELECT pg_sleep(600)")
 
     async def told() -> str:
-        async with app, app.node(), asyncio.timeout(10):
+        async with app, app.node(), asyncio.timeout(60):
             await orders.publish(None, "slow")
             while not (letters := (await orders.letters()).letters):
                 await asyncio.sleep(0.05)

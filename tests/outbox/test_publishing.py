@@ -31,7 +31,7 @@ from mainspring.outbox.tuning import PROFILES, Profile, Tuning
 from mainspring.stores.outbox import Stride
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
-from tests.outbox.conftest import all_done, ghost, outboxes
+from tests.outbox.conftest import all_done, ghost, has_pruned, outboxes
 
 
 @dataclass(frozen=True)
@@ -347,7 +347,8 @@ async def test_a_message_that_is_delivered_again_after_a_crash_is_still_the_same
 
     orders.to(ship)
     async with app:
-        async with app.node():
+        async with app.node() as first:
+            await has_pruned(first)
             await orders.publish_many(None, range(10))
             await all_done(orders)
         node, term = await ghost(app)

@@ -1,6 +1,5 @@
 """What the stories about plugins share: an app on each store that needs nothing else."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,35 +13,9 @@ from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
 from tests.servers.postgres import Server
 
-HERE = Path(__file__).parent
 MakeStore = Callable[[], Store]
 
-STORES = ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
-# On PostgreSQL all of them take minutes more, which `make chaos` has; these are the short ones that say the most.
-SHORT = {
-    "test_a_node_that_runs_takes_up_a_plugin_at_once",
-    "test_uninstalled_and_installed_at_once_schedules_go_on",
-    "test_schedules_of_a_plugin_pause_while_it_is_uninstalled",
-    "test_a_transaction_of_the_store_is_a_write_of_the_hosts",
-    "test_losses_are_not_forgotten_while_a_host_is_not_there",
-    "test_a_program_with_plugins_has_them_when_it_runs_work",
-}
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long on PostgreSQL, unless there is time for it."""
-    if os.environ.get("MAINSPRING_CHAOS") == "full":
-        return
-    long = [one for one in items if isinstance(one, pytest.Function) and _is_long(one)]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [one for one in items if one not in set(long)]
-
-
-def _is_long(item: pytest.Function) -> bool:
-    drawn = getattr(item, "callspec", None)
-    on_postgres = drawn is not None and drawn.params.get("make_store") == "postgres"
-    return on_postgres and item.path.parent == HERE and item.originalname not in SHORT
+STORES = ["memory", "sqlite", "postgres"]
 
 
 @pytest.fixture(params=STORES)

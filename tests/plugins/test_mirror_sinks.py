@@ -114,14 +114,14 @@ def test_a_call_that_hangs_is_given_up_and_nothing_is_asked_before_it_has_come_b
         def _execute(self, *asked: object) -> list[dict[str, object]]:
             rows = super()._execute(*asked)  # type: ignore[arg-type]  # as it was called
             if self.hangs:
-                assert gate.wait(30)
+                assert gate.wait(60)
             return rows
 
     async def story() -> None:
         app = an_app()
         sink = Hanging(path)
         async with app:
-            mirror = Mirror(lambda: app.store, sink, timeout=5)
+            mirror = Mirror(lambda: app.store, sink, timeout=60)
             await mirror.step()
             await add(app, "a")
             sink.hangs = True

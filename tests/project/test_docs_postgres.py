@@ -15,6 +15,7 @@ import pytest
 
 from mainspring.client import urls
 from mainspring.stores.postgres.migrate import MIGRATIONS
+from tests.cli.conftest import cli
 from tests.project.test_docs_code import ROOT, blocks, blocks_under
 from tests.project.test_docs_reference import names, rows, section
 from tests.servers.postgres import Server
@@ -39,7 +40,9 @@ class Database:
         return self.server.sql(statement, database=self.name)
 
     def mainspring(self, *arguments: str, url: str = "") -> str:
-        return self.run("-m", "mainspring", *arguments, url=url)
+        done = cli(*arguments, MAINSPRING_URL=url or self.url)
+        assert done.exit_code == 0, done.output
+        return done.stdout
 
     def run(self, *words: str, url: str = "", cwd: Path | None = None) -> str:
         done = subprocess.run(

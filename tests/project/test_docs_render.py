@@ -194,6 +194,7 @@ def site(checkout: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFact
     return folder / "site"
 
 
+@pytest.mark.full
 @pytest.mark.needs("zensical")
 def test_every_page_is_rendered_and_asks_no_other_host(
     site: Path, look: Callable[[Path, Iterable[str]], dict[str, Page]]

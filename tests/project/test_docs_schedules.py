@@ -15,7 +15,7 @@ from mainspring.client.plans import ScheduleOptions
 from mainspring.client.schedules import Schedules
 from mainspring.core.missed import Policy, Reason
 from mainspring.core.schedule import Overlap, Run, Schedule
-from tests.project.test_docs_code import ROOT, blocks, blocks_under, pytest_on
+from tests.project.test_docs_code import ROOT, blocks, blocks_under, run_tests
 from tests.project.test_docs_reference import listed, mentioned, names, public, rows, section
 
 HOW_TO = "docs/how-to/run-on-a-schedule.md"
@@ -24,10 +24,7 @@ COMMAND_LINE = "docs/reference/command-line.md"
 
 @pytest.mark.slow
 def test_the_tests_in_the_how_to_pass(tmp_path: Path) -> None:
-    page = tmp_path / "test_how_to.py"
-    page.write_text("\n".join(blocks(HOW_TO)), encoding="utf-8")
-    assert "4 passed" in pytest_on(page)
-    assert list(tmp_path.glob("*.db*")) == [], "they keep their schedules in memory"
+    assert run_tests(tmp_path, page="\n".join(blocks(HOW_TO))) == {"page": {"PASSED": 4}}
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:

@@ -1,19 +1,13 @@
 """What the suite does about what is missing: tests/conftest.py, run on small suites of its own."""
 
-import os
 import re
-import shutil
-import subprocess
-import sys
-from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from tests import conftest
+from tests.project.small_suite import SmallSuite
 
 pytestmark = pytest.mark.slow  # each test is a run of pytest or two
 
@@ -45,30 +39,12 @@ SKIPS_THE_WHOLE_MODULE = """
 """
 
 
-@pytest.fixture(params=["one process", "two processes"])
+@pytest.fixture(params=["one process", pytest.param("two processes", marks=pytest.mark.full)])
 def suite(request: pytest.FixtureRequest, root: Path, tmp_path: Path) -> Suite:
     """Run a suite of some modules where PATH leads nowhere; return what was printed."""
-    shutil.copy(root / "tests" / "conftest.py", tmp_path)
-    shutil.copytree(root / "tests" / "servers", tmp_path / "tests" / "servers", ignore=shutil.ignore_patterns("test_*"))
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = needs(part): see conftest.py\n", encoding="utf-8")
-    processes = ["-n", "2"] if request.param == "two processes" else []
-
-    def run(*texts: str, **variables: str) -> str:
-        for number, text in enumerate(texts):
-            lines = (line[4:] for line in text.splitlines())
-            (tmp_path / f"test_{number}.py").write_text("\n".join(lines), encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", *processes],
-            cwd=tmp_path,
-            env=os.environ | {"PATH": "", "MAINSPRING_REQUIRE_ALL": "0"} | variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return f"{done.stdout}\nexit {done.returncode}"
-
-    return run
+    small = SmallSuite(root, tmp_path)
+    options = ("-n", "2") if request.param == "two processes" else ()
+    return partial(small.run, options=options, PATH="")
 
 
 def test_what_is_missing_is_skipped_and_listed_last_and_tests_and_modules_may_skip_themselves(suite: Suite) -> None:
@@ -107,22 +83,3 @@ def test_an_unknown_part_is_an_error_at_collection(suite: Suite) -> None:
     assert "test_0.py::test_two needs 'cromium', which tests/conftest.py does not know: chromium, make" in printed
     assert "ERROR collecting test_0.py" in printed
     assert "exit 0" not in printed
-
-
-def test_what_takes_turns_has_its_turn_within_four_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conftest, "EVERY_TURN", False)
-    names = [f"test_{number}" for number in range(200)]
-    turns: Counter[str] = Counter()
-    for day in range(20_000, 20_004):
-        monkeypatch.setenv(conftest.TODAY, str(day))
-        today = [name for name in names if not conftest.is_on_another_day(an_item(name, takes_turns=True))]
-        assert 30 < len(today) < 70
-        turns.update(today)
-        assert not any(conftest.is_on_another_day(an_item(name, takes_turns=False)) for name in names)
-    assert turns == Counter(names)
-    monkeypatch.setattr(conftest, "EVERY_TURN", True)
-    assert not any(conftest.is_on_another_day(an_item(name, takes_turns=True)) for name in names)
-
-
-def an_item(name: str, *, takes_turns: bool) -> Any:  # noqa: ANN401 - as much of an item as is looked at
-    return SimpleNamespace(name=name, get_closest_marker=lambda _: takes_turns or None)

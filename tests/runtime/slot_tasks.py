@@ -232,7 +232,7 @@ def _until_interrupted(ready: Event) -> None:
 
 def leave_a_busy_pool() -> None:
     with FORK.Pool(2) as pool:
-        for _ in pool.imap_unordered(time.sleep, [0.01, 60, 60]):
+        for _ in pool.imap_unordered(time.sleep, [0.01, 600, 600]):
             raise ValueError("left")
 
 
@@ -319,7 +319,7 @@ def until_told_by_error(report: str, ctx: Context) -> None:
 async def until_cancelled(report: str) -> None:
     write(report, "begun")
     try:
-        await asyncio.sleep(30)
+        await asyncio.sleep(600)
     finally:
         write(report, "cleaned up")
 
@@ -327,14 +327,14 @@ async def until_cancelled(report: str) -> None:
 def deaf(report: str) -> None:
     write(report, "begun")
     try:
-        time.sleep(30)
+        time.sleep(600)
     finally:
         write(report, "cleaned up")
 
 
 def stone_deaf(report: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     write(report, f"{os.getpid()} {child.pid}")
     while True:
         time.sleep(1)

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -409,8 +408,7 @@ def test_a_child_that_died_at_rest_costs_no_job_anything(office: Office) -> None
         pid = await begin(office.executor, slot_tasks.who)
         assert isinstance(pid, int)
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: is_gone(pid))
-        await asyncio.sleep(0.05)
+        await until(lambda: not any(child.is_usable for child in office.executor._rested))
         return await begin(office.executor, slot_tasks.add, 1, 2)
 
     assert office.run(story()) == 3
@@ -452,11 +450,9 @@ def test_a_function_can_interrupt_the_processes_that_it_forks(office: Office) ->
 
 
 def test_a_function_can_leave_a_pool_whose_workers_are_busy(office: Office) -> None:
-    began = time.monotonic()
-    error = office.error_of(slot_tasks.leave_a_busy_pool)
+    error = office.error_of(slot_tasks.leave_a_busy_pool)  # its workers would be busy for longer than that waits
 
     assert isinstance(error, ValueError)
-    assert time.monotonic() - began < 30  # its workers would be busy for longer
 
 
 def test_a_signal_handler_that_a_function_has_set_is_inherited_by_what_it_forks(office: Office) -> None:
@@ -612,9 +608,7 @@ def test_a_function_that_does_not_even_heed_sigterm_is_killed_with_all_it_starte
         await until(lambda: all(is_gone(int(pid)) for pid in report.read_text().split()))
         return call.cancelled()
 
-    began = time.monotonic()
-    assert office.run(story())
-    assert time.monotonic() - began < 20  # what it started would go on for longer
+    assert office.run(story())  # what it started would go on for longer than that waits
     assert office.call(slot_tasks.add, 1, 2) == 3
 
 
@@ -626,8 +620,7 @@ def test_signals_to_everyone_are_left_for_the_node_to_understand(office: Office,
         await until(report.exists)
         for which in (signal.SIGINT, signal.SIGTERM):
             os.kill(int(report.read_text()), which)
-        await asyncio.sleep(0.05)
-        report.unlink()
+        report.unlink()  # it looks for it in Python, which handles signals first
         return await call
 
     assert office.run(story()) == "went on"
@@ -688,7 +681,7 @@ def test_a_child_whose_node_was_killed_ends_at_once(tmp_path: Path) -> None:
         node.wait()
 
     pids = [int(pid) for pid in report.read_text().split()]
-    asyncio.run(asyncio.wait_for(until(lambda: all(map(is_gone, pids))), 20))
+    asyncio.run(asyncio.wait_for(until(lambda: all(map(is_gone, pids))), SOON))
 
 
 def test_what_a_child_prints_is_printed_by_the_node() -> None:

@@ -19,7 +19,7 @@ from mainspring.errors import IllegalTransition, JobGone, ScheduleError
 from mainspring.stores.memory import MemoryStore
 from mainspring.testing import VirtualTime
 from tests.schedules.conftest import HOUR, MINUTE, SECOND, T0, Boom, jobs, pass_by, runs, schedules
-from tests.stores.drawn import EVERYTHING
+from tests.tier import FULL
 
 NAME = "minutely"
 RULE = Every(MINUTE, start=T0 - HOUR)
@@ -127,7 +127,7 @@ class Story:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @settings(
-    max_examples=60 if EVERYTHING else 25,
+    max_examples=60 if FULL else 25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(overlap=st.sampled_from(Overlap), missed=st.sampled_from(MISSED), script=steps())

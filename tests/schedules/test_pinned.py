@@ -26,11 +26,11 @@ from mainspring.stores.schedules import read_schedule, schedule_bytes
 from mainspring.testing import VirtualTime
 from tests.jobs.conftest import Ghost, victim
 from tests.schedules.conftest import (
-    ALL,
     DAY,
     HOUR,
     MINUTE,
     SECOND,
+    STORES,
     T0,
     Boom,
     MakeStore,
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 
 # uni: 1.10. On PostgreSQL too, wherever slow tests run.
 
-on_every_store = pytest.mark.parametrize("make_store", ALL, indirect=True)
+on_every_store = pytest.mark.parametrize("make_store", STORES, indirect=True)
 
 
 @on_every_store

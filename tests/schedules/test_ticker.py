@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import logging
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -51,6 +52,7 @@ from tests.schedules.conftest import (
     slots,
     until,
 )
+from tests.servers.system import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -194,6 +196,8 @@ async def test_it_wakes_when_a_schedule_was_changed_through_another_handle(
             case _:
                 pass
         await until(35)
+        rung = threading.Event()
+        end = app.store.watch(rung.set)
         match change:
             case "add":
                 await other.schedules.add("often", Every(SECOND), twin.call())
@@ -206,7 +210,8 @@ async def test_it_wakes_when_a_schedule_was_changed_through_another_handle(
                 async with other.node(ticker=False, queues=["another"]):
                     pass
         began = now()
-        await a_real_moment()
+        assert await asyncio.to_thread(rung.wait, PATIENCE)  # a thread or a socket brings it
+        end()
         await pass_by(3.5 * SECOND)
     assert diary.times == pytest.approx([began + n for n in (1, 2, 3)], abs=GAP + 0.05)
 

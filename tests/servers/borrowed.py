@@ -1,7 +1,7 @@
 """The server of `$MAINSPRING_TEST_DSN`: someone else's, so it is asked and never stopped."""
 
 from typing import NoReturn
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from tests.servers.postgres import Server
 from tests.servers.system import HOST
@@ -21,6 +21,10 @@ class BorrowedServer(Server):
     @property
     def runs(self) -> bool:
         return True
+
+    @property
+    def database(self) -> str:
+        return unquote(urlsplit(self._dsn).path.removeprefix("/")) or super().database
 
     def dsn(self, database: str | None = None, user: str | None = None) -> str:
         parts = urlsplit(self._dsn)

@@ -49,7 +49,7 @@ class Pooler(Program):
         self.size = size
 
     def dsn(self, database: str | None = None, user: str | None = None) -> str:
-        return dsn_of(self.host, self.port, database, user)
+        return dsn_of(self.host, self.port, database or self.server.database, user)
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""

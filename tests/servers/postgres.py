@@ -43,7 +43,7 @@ DO $$ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     RAISE EXCEPTION 'a transaction was left open on {name}: %', (
         SELECT string_agg(format('%s %s, last: %s', pid, application_name, query), '; ') FROM pg_stat_activity
-        WHERE state LIKE 'idle in transaction%'
+        WHERE state LIKE 'idle in transaction%' AND datname = current_database()
     );
 END $$
 """
@@ -54,16 +54,24 @@ DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
 class Server(Program):
     """One server."""
 
-    def __init__(self, *, durable: bool = False, version: int | None = None) -> None:
+    def __init__(
+        self, *, durable: bool = False, version: int | None = None, options: Mapping[str, str] | None = None
+    ) -> None:
         self.bin = binaries(version)
         super().__init__("postgres")
         self.version = major(self.bin)
         self.durable = durable
+        self._options = options or {}
         self._standbys: list[str] = []
 
     @property
     def data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def database(self) -> str:
+        """The database that `dsn` names if not asked for another."""
+        return "postgres"
 
     def dsn(self, database: str | None = None, user: str | None = None) -> str:
         return dsn_of(self.host, self.port, database, user)
@@ -131,7 +139,7 @@ class Server(Program):
     def _make(self) -> None:
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
         run([self.bin / "initdb", "--pgdata", self.data, *options])
-        chosen = SETTINGS | dict.fromkeys(DURABLE, "on" if self.durable else "off")
+        chosen = SETTINGS | dict.fromkeys(DURABLE, "on" if self.durable else "off") | dict(self._options)
         self._write("postgresql.conf", settings(chosen))
 
     def _ready(self) -> bool:
@@ -169,9 +177,11 @@ class Server(Program):
         self.sql("SELECT pg_reload_conf()")
 
 
-def new_server(*, durable: bool = False, version: int | None = None) -> Server:
+def new_server(
+    *, durable: bool = False, version: int | None = None, options: Mapping[str, str] | None = None
+) -> Server:
     """Make a server that is not started yet; of the version that is preferred where none is named."""
-    return Server(durable=durable, version=version)
+    return Server(durable=durable, version=version, options=options)
 
 
 def dsn_of(host: str, port: int, database: str | None, user: str | None) -> str:

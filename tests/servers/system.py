@@ -74,8 +74,11 @@ def new_folder(name: str) -> Path:
 
 
 def free_port() -> int:
-    """Find a port that nobody has just now: whoever takes it must be ready to find it taken."""
-    for port in random.sample(PORTS, k=200):
+    """Find a port that nobody has just now: whoever takes it must be ready to find it taken.
+
+    It does not depend on the seed of the run: other runs with the same seed would choose the same port.
+    """
+    for port in random.SystemRandom().sample(PORTS, k=200):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -84,7 +84,7 @@ def test_the_address_of_a_borrowed_server_keeps_what_it_came_with(own_postgres: 
 def test_a_suite_uses_the_server_that_is_named(own_postgres: Server, tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").touch()
     (tmp_path / "test_it.py").write_text(
-        f"def test_it(postgres, postgres_schema): assert postgres.dsn() == {own_postgres.dsn()!r}", encoding="utf-8"
+        f"def test_it(postgres, new_schema): assert postgres.dsn() == {own_postgres.dsn()!r}", encoding="utf-8"
     )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.servers.fixtures", "-p", "no:cacheprovider"],

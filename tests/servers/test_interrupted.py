@@ -17,11 +17,15 @@ ROOT = Path(__file__).resolve().parents[2]
 SUITE = """
 import os, time
 from pathlib import Path
+from tests.servers.system import processes
 
 def test_it(postgres):
+    ((data, pid),) = postgres.sql("SELECT current_setting('data_directory'), pg_read_file('postmaster.pid')")
+    postmaster = int(pid.split()[0])
+    family = [postmaster, *(pid for pid, process in processes().items() if process.parent == postmaster)]
     {before}
     partial = Path("seen.partial")
-    partial.write_text(f"{{os.getpid()}} {{postgres.folder}} " + " ".join(map(str, postgres.family())))
+    partial.write_text(f"{{os.getpid()}} {{Path(data).parent}} " + " ".join(map(str, family)))
     partial.rename("seen")
     time.sleep(600)
 """
@@ -42,9 +46,10 @@ with new_server() as server:
     ("number", "options", "before"),
     [
         (signal.SIGINT, [], "pass"),
-        (signal.SIGINT, [], "postgres.freeze()"),
-        (signal.SIGTERM, [], "pass"),
-        (signal.SIGKILL, [], "postgres.freeze()"),  # 8 s: PostgreSQL waits 5 s for children that stand still
+        pytest.param(signal.SIGINT, [], "postgres.freeze()", marks=pytest.mark.full),
+        pytest.param(signal.SIGTERM, [], "pass", marks=pytest.mark.full),
+        # 8 s: PostgreSQL waits 5 s for children that stand still
+        pytest.param(signal.SIGKILL, [], "postgres.freeze()", marks=pytest.mark.full),
         (signal.SIGKILL, ["-n", "1"], "pass"),
     ],
     ids=["Ctrl-C", "Ctrl-C while frozen", "ended", "killed while frozen", "killed with xdist"],
@@ -66,7 +71,7 @@ def test_they_are_gone_afterwards(number: signal.Signals, options: list[str], be
         wait_until(lambda: seen.exists() or tests.poll() is not None, "the server of the suite is there")
         worker, folder, *family = seen.read_text(encoding="utf-8").split()
         workers.append(int(worker))
-        assert all(int(pid) in processes() for pid in family)
+        assert int(family[0]) in processes()
 
         tests.send_signal(number)
         tests.wait(60)

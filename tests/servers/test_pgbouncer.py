@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -45,12 +46,13 @@ def test_a_client_has_a_connection_for_a_transaction_and_not_for_longer(pooler: 
 
 
 def test_every_role_of_the_server_is_let_in(pooler: Pooler, own_postgres: Server) -> None:
-    own_postgres.sql("CREATE ROLE clerk LOGIN")
+    clerk = f"clerk_{uuid4().hex[:8]}"
+    own_postgres.sql(f"CREATE ROLE {clerk} LOGIN")
     try:
-        with psycopg.connect(pooler.dsn(user="clerk"), prepare_threshold=None) as connection:
-            assert connection.execute("SELECT current_user").fetchall() == [("clerk",)]
+        with psycopg.connect(pooler.dsn(user=clerk), prepare_threshold=None) as connection:
+            assert connection.execute("SELECT current_user").fetchall() == [(clerk,)]
     finally:
-        own_postgres.sql("DROP ROLE clerk")
+        own_postgres.sql(f"DROP ROLE {clerk}")
 
 
 def test_a_restart_closes_all_connections_and_keeps_the_address(pooler: Pooler) -> None:

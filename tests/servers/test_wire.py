@@ -16,7 +16,7 @@ A_MOMENT = 0.2
 
 @pytest.fixture
 def wire(own_postgres: Server) -> Iterator[Wire]:
-    with Wire(own_postgres.host, own_postgres.port) as wire:
+    with Wire.to(own_postgres) as wire:
         yield wire
 
 

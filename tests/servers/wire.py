@@ -6,7 +6,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tests.servers.postgres import dsn_of
+from tests.servers.postgres import Server, dsn_of
 from tests.servers.system import HOST, PATIENCE
 
 T = TypeVar("T")
@@ -19,8 +19,9 @@ class Wire:
     called from any thread, and what they do is done when they return.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, database: str | None = None) -> None:
         self.host = HOST
+        self._database = database
         self._behind = (host, port)
         self._requests = asyncio.Event()
         self._answers = asyncio.Event()
@@ -34,6 +35,11 @@ class Wire:
         self.port: int = self._listener.sockets[0].getsockname()[1]
         self.heal()
 
+    @classmethod
+    def to(cls, server: Server) -> Self:
+        """Make the network between clients and a server; `dsn` names the server's database."""
+        return cls(server.host, server.port, server.database)
+
     def __enter__(self) -> Self:
         return self
 
@@ -43,7 +49,7 @@ class Wire:
         self.close()
 
     def dsn(self, database: str | None = None, user: str | None = None) -> str:
-        return dsn_of(self.host, self.port, database, user)
+        return dsn_of(self.host, self.port, database or self._database, user)
 
     def hang(self, *, answers_only: bool = False) -> None:
         """Pass nothing on, and close nothing; new connections are accepted and hang as well.

@@ -19,9 +19,9 @@ from mainspring.stores.sidecar.commit import Kind
 from mainspring.testing.contract import SettableClock
 from tests.sidecar.files import FaultyFiles, UnsyncedFiles
 from tests.sidecar.from_moves import WithJobsOfNobodys
-from tests.stores.drawn import EVERYTHING
 from tests.stores.pair import Pair
 from tests.stores.test_comparison import Stores
+from tests.tier import FULL
 
 pytestmark = pytest.mark.slow
 
@@ -66,15 +66,9 @@ class SidecarInTrouble(Stores):
         return Pair(lambda path, clock: Refusing(path.parent, clock))
 
 
-class SidecarInTroubleForLong(SidecarInTrouble):
-    """More and longer stories."""
-
-
-TestAFewStories = pytest.mark.timeout(600)(Sidecar.TestCase)
-TestAFewStories.settings = settings(max_examples=6, stateful_step_count=25, report_multiple_bugs=False)
-TestAFewStoriesInTrouble = pytest.mark.timeout(600)(SidecarInTrouble.TestCase)
-TestAFewStoriesInTrouble.settings = settings(max_examples=10, stateful_step_count=25, report_multiple_bugs=False)
-TestManyStoriesInTrouble = pytest.mark.slow(pytest.mark.timeout(900)(SidecarInTroubleForLong.TestCase))
-TestManyStoriesInTrouble.settings = settings(
-    max_examples=60 if EVERYTHING else 20, stateful_step_count=50, report_multiple_bugs=False
+TestStories = pytest.mark.timeout(600)(Sidecar.TestCase)
+TestStories.settings = settings(max_examples=20 if FULL else 6, stateful_step_count=25, report_multiple_bugs=False)
+TestStoriesInTrouble = pytest.mark.timeout(900)(SidecarInTrouble.TestCase)
+TestStoriesInTrouble.settings = settings(
+    max_examples=60 if FULL else 15, stateful_step_count=50, report_multiple_bugs=False
 )

@@ -81,7 +81,6 @@ class Excused:
                 setattr(cls, test, None)  # which pytest does not collect
 
 
-@pytest.mark.slow
 class TestWithJobsFromMoves(Excused, StoreContract):
     excused: ClassVar = dict.fromkeys(
         (
@@ -105,7 +104,7 @@ class TestWithJobsFromMoves(Excused, StoreContract):
         return SidecarHarness(FromMoves(tmp_path, clock=clock, files=UnsyncedFiles()))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 class TestWithJobsOfNobodys(Excused, StoreContract):
     excused: ClassVar = {"test_a_committed_job_outlives_a_crash": "jobs of nobody's do not"}
 

@@ -35,8 +35,9 @@ from mainspring.stores.sidecar import SidecarStore
 from mainspring.stores.sidecar.document import RUNS_KEPT
 from mainspring.testing.contract import SettableClock
 from tests.sidecar.files import FaultyFiles
-from tests.stores.drawn import ERROR, EVERYTHING, TASKS
+from tests.stores.drawn import ERROR, TASKS
 from tests.stores.drawn_plans import NAMES, PlanSpec, specs
+from tests.tier import FULL
 
 Step = Callable[[Store], Awaitable[object]]
 ALL = 10_000
@@ -229,10 +230,6 @@ class Crashes(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-class CrashesForLong(Crashes):
-    """More and longer stories."""
-
-
 async def claimed(store: Store, request: ClaimRequest) -> object:
     try:
         return (await store.claim(request)).deliveries
@@ -251,9 +248,5 @@ def unknowing(look: Look) -> Look:
     return replace(look, schedule=replace(look.schedule, known_since=None))
 
 
-TestAFewCrashes = pytest.mark.timeout(600)(Crashes.TestCase)
-TestAFewCrashes.settings = settings(max_examples=15, stateful_step_count=30, report_multiple_bugs=False)
-TestManyCrashes = pytest.mark.slow(pytest.mark.timeout(900)(CrashesForLong.TestCase))
-TestManyCrashes.settings = settings(
-    max_examples=120 if EVERYTHING else 40, stateful_step_count=50, report_multiple_bugs=False
-)
+TestCrashes = pytest.mark.timeout(900)(Crashes.TestCase)
+TestCrashes.settings = settings(max_examples=120 if FULL else 30, stateful_step_count=50, report_multiple_bugs=False)

@@ -4,7 +4,6 @@ Few tasks, queues and keys, and most of it about one task: so that jobs meet at 
 stores differ. The weights were chosen by putting faults into a store and counting how soon they are found.
 """
 
-import os
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -31,8 +30,6 @@ from mainspring.core.unique import OnConflict, UniqueKey
 from mainspring.ids import new_claim_number
 from mainspring.stores.records import ClaimRequest
 
-EVERYTHING = os.environ.get("MAINSPRING_STORES") == "full"
-"""Whether all examples are drawn that there is ever time for, as in `make test-stores`; else a third."""
 TASKS = [Name("", "send"), Name("photos", "resize"), Name("", "rare")]
 QUEUES = ["mail", "photos"]
 # Each priority stands in one queue: between queues of the same priority the port fixes no order.

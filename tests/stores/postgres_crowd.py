@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from statistics import median
 from typing import Any, TypeVar, Unpack
 from uuid import uuid4
 
@@ -34,7 +33,6 @@ from mainspring.stores.records import (
     Verdict,
 )
 from mainspring.testing.contract.world import Fields
-from tests.servers.metronome import metronome
 from tests.servers.postgres import Server
 from tests.stores.postgres_filled import POLICY
 
@@ -42,7 +40,9 @@ T = TypeVar("T")
 
 SEND = Name("", "mail.send")
 RAISED = Raised(error=AttemptError(type="ValueError", message="no"))
-few_and_many = pytest.mark.parametrize("size", [1, 8], ids=["few", "many"])
+few_and_many = pytest.mark.parametrize(
+    "size", [pytest.param(1, id="few"), pytest.param(8, id="many", marks=pytest.mark.full)]
+)
 FATAL = Raised(error=AttemptError(type="ValueError", message="no"), retryable=False)
 
 
@@ -173,36 +173,12 @@ async def watching(look: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
             over.set()
 
 
-# How soon.
-
-AT_ONCE = 0.1
-"""Seconds until what was announced has started."""
-WITHIN_A_SECOND = 1.3
-"""Seconds until what nobody has announced has started, with something for a machine that others use too."""
 _LATE = """
 INSERT INTO mainspring.jobs (
     id, queue, task, priority, state, run_at, loss_limit, max_attempts, policy, enqueued_at, payload
 )
 VALUES ($1, 'default', $2, 50, 'ready', $3, 3, 3, $4, now(), '{"v":1,"args":{}}')
 """
-
-
-async def soon(
-    server: Server, measure: Callable[[], Awaitable[float]], within: float, *, times: int = 5, tries: int = 3
-) -> None:
-    """Measure several times, and all of that again if it took long. What the machine gave to others does not count."""
-    tried: list[list[float]] = []
-    async with metronome(server) as others:
-
-        async def own() -> float:
-            before = others.taken
-            return await measure() - (others.taken - before)
-
-        for _ in range(tries):
-            tried.append([await own() for _ in range(times)])
-            if median(tried[-1]) <= within:
-                return
-    pytest.fail(f"it took {[[f'{1000 * one:.0f} ms' for one in took] for took in tried]}")
 
 
 async def insert_late(connection: "asyncpg.Connection", schema: str, task: Name, run_at: datetime) -> JobId:

@@ -66,9 +66,38 @@ def sleep(seconds: float) -> Callable[[], Verb[Any]]:
     return ask("SELECT pg_backend_pid() FROM pg_sleep($1)", seconds)
 
 
+def together(count: int) -> Callable[[], Verb[int]]:
+    """Return a verb that goes on until so many sessions have begun it, and answers with its session."""
+    begun: set[int] = set()
+
+    def verb() -> Verb[int]:
+        ((session,),) = yield Ask(Statement("session", "SELECT pg_backend_pid()"))
+        begun.add(session)
+        try:
+            while len(begun) < count:
+                yield Ask(Statement("wait", "SELECT pg_sleep(0.01)"))
+        except BaseException:  # the session is lost, and another try begins
+            begun.discard(session)
+            raise
+        return int(session)
+
+    return verb
+
+
+async def run_together(connections: Connections, count: int, *, of: int | None = None) -> list[int]:
+    """Use so many connections at the same time, by that number of verbs or more; returns the session of each verb."""
+    verb = together(count)
+    return await asyncio.gather(*(connections.run(verb) for _ in range(of or count)))
+
+
 def asleep(server: Server) -> set[int]:
     """Find who is amid a statement of `sleep`."""
-    return {pid for (pid,) in server.sql("SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'")}
+    return {
+        pid
+        for (pid,) in server.sql(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+        )
+    }
 
 
 async def until_asleep(server: Server, *, besides: AbstractSet[int] = frozenset()) -> None:
@@ -77,7 +106,9 @@ async def until_asleep(server: Server, *, besides: AbstractSet[int] = frozenset(
 
 def sessions(server: Server) -> list[int]:
     """Find who is connected as we are."""
-    rows = server.sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'mainspring' ORDER BY backend_start")
+    rows = server.sql(
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring' ORDER BY backend_start"
+    )
     return [pid for (pid,) in rows]
 
 

@@ -30,8 +30,9 @@ from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing import VirtualTime
 from mainspring.testing.contract import SettableClock
 from tests.servers.postgres import Server
+from tests.servers.system import wait_until
 from tests.stores.postgres_crowd import crowd
-from tests.stores.postgres_wires import on_real_time
+from tests.stores.postgres_wires import on_real_time, sessions
 
 SEND = Name("", "mail.send")
 FAILED = Raised(error=AttemptError(type="ValueError", message="no"), retryable=False)
@@ -350,6 +351,7 @@ async def test_claims_settlements_and_operators_never_wait_for_each_other_in_a_c
         seen = await asyncio.gather(*(busy(store, f"node-{at}", until, draws[at]) for at, store in enumerate(stores)))
         for store in stores:
             await store.close()
-        await asyncio.sleep(0.2)  # in which the server's processes count what they have seen
+        # The server's processes count what they have seen before they end.
+        await asyncio.to_thread(wait_until, lambda: not sessions(postgres), "the sessions have ended")
         assert await many.sql(deadlocks) == before
         assert sum(seen, Counter())[Phase.OPEN] > 10

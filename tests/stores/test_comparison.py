@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mainspring.core.limits import Gate
 from tests.stores import drawn, drawn_plans
-from tests.stores.drawn import EVERYTHING, Spec, Step
+from tests.stores.drawn import Spec, Step
 from tests.stores.pair import Pair
 from tests.stores.planned import Planned
+from tests.tier import FULL
 
 
 class Stores(RuleBasedStateMachine):
@@ -51,14 +52,6 @@ class Stores(RuleBasedStateMachine):
             self.story.close()
 
 
-class StoresForLong(Stores):
-    """More and longer stories."""
-
-
 # A failure is made as small as it can be before it is told, which may take some minutes.
-TestAFewStories = pytest.mark.timeout(600)(Stores.TestCase)
-TestAFewStories.settings = settings(max_examples=12, stateful_step_count=25, report_multiple_bugs=False)
-TestManyStories = pytest.mark.slow(pytest.mark.timeout(900)(StoresForLong.TestCase))
-TestManyStories.settings = settings(
-    max_examples=120 if EVERYTHING else 40, stateful_step_count=50, report_multiple_bugs=False
-)
+TestStories = pytest.mark.slow(pytest.mark.timeout(900)(Stores.TestCase))
+TestStories.settings = settings(max_examples=120 if FULL else 20, stateful_step_count=50, report_multiple_bugs=False)

@@ -99,7 +99,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=[4, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.fixture(params=[4, pytest.param(25, marks=pytest.mark.full)])
 def rounds(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 

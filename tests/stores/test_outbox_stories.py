@@ -13,6 +13,7 @@ from mainspring.stores.sqlite import SqliteStore
 from mainspring.testing.contract import SettableClock, UserTransaction
 from tests.stores.outbox_stories import Ground, OutboxStories
 from tests.stores.test_contract import Connection
+from tests.tier import FULL
 
 
 class OnSqlite:
@@ -70,19 +71,8 @@ class SqliteStories(OutboxStories):
         return OnSqlite()
 
 
-class MemoryStoriesForLong(MemoryStories):
-    """More and longer ones."""
-
-
-class SqliteStoriesForLong(SqliteStories):
-    """More and longer ones."""
-
-
-TestAFewStoriesOfMemory = pytest.mark.timeout(600)(MemoryStories.TestCase)
-TestAFewStoriesOfMemory.settings = settings(max_examples=15, stateful_step_count=25, report_multiple_bugs=False)
-TestAFewStories = pytest.mark.timeout(600)(SqliteStories.TestCase)
-TestAFewStories.settings = settings(max_examples=15, stateful_step_count=25, report_multiple_bugs=False)
-TestManyStoriesOfMemory = pytest.mark.slow(pytest.mark.timeout(900)(MemoryStoriesForLong.TestCase))
-TestManyStoriesOfMemory.settings = settings(max_examples=150, stateful_step_count=50, report_multiple_bugs=False)
-TestManyStories = pytest.mark.slow(pytest.mark.timeout(900)(SqliteStoriesForLong.TestCase))
-TestManyStories.settings = settings(max_examples=150, stateful_step_count=50, report_multiple_bugs=False)
+MANY = settings(max_examples=150 if FULL else 25, stateful_step_count=50, report_multiple_bugs=False)
+TestStoriesOfMemory = pytest.mark.timeout(900)(MemoryStories.TestCase)
+TestStoriesOfMemory.settings = MANY
+TestStoriesOfSqlite = pytest.mark.timeout(900)(SqliteStories.TestCase)
+TestStoriesOfSqlite.settings = MANY

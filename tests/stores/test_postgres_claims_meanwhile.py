@@ -468,7 +468,9 @@ async def test_jobs_whose_commit_took_long_are_claimed_when_they_are_announced(
             began = other.now()
             enqueued = asyncio.create_task(other.enqueue(jobs))
             async with asyncio.timeout(PATIENCE):
-                while not await those.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+                while not await those.sql(
+                    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                ):
                     assert not enqueued.done()
                 while not any(one.position[0] > began + LATE for one in _progress(node)):
                     assert await node.take(1) == []

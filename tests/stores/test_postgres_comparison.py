@@ -10,10 +10,10 @@ from mainspring.stores.port import Store
 from mainspring.stores.postgres import sight, through
 from mainspring.testing.contract import SettableClock
 from tests.servers.postgres import Server
-from tests.stores.drawn import EVERYTHING
 from tests.stores.pair import Pair
 from tests.stores.postgres_world import handle
 from tests.stores.test_comparison import Stores
+from tests.tier import FULL
 
 SERVERS: list[Server] = []
 """The one that is used now: a state machine is made by hypothesis, which knows of no fixtures."""
@@ -54,13 +54,5 @@ class PostgresStores(Stores):
         return PostgresPair()
 
 
-class PostgresStoresForLong(PostgresStores):
-    """More and longer stories."""
-
-
-TestAFewStories = pytest.mark.quick(pytest.mark.timeout(600)(PostgresStores.TestCase))
-TestAFewStories.settings = settings(max_examples=4, stateful_step_count=25, report_multiple_bugs=False)
-TestManyStories = pytest.mark.slow(pytest.mark.timeout(900)(PostgresStoresForLong.TestCase))
-TestManyStories.settings = settings(
-    max_examples=60 if EVERYTHING else 20, stateful_step_count=50, report_multiple_bugs=False
-)
+TestStories = pytest.mark.slow(pytest.mark.timeout(900)(PostgresStores.TestCase))
+TestStories.settings = settings(max_examples=60 if FULL else 10, stateful_step_count=50, report_multiple_bugs=False)

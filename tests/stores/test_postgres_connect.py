@@ -18,7 +18,7 @@ from tests.servers.pgbouncer import Pooler
 from tests.servers.postgres import Server, new_server
 from tests.servers.system import PATIENCE, free_port, wait_until
 from tests.servers.wire import Wire
-from tests.stores.postgres_wires import ask, backend, lines, on_real_time, one, opened, settings, sleep
+from tests.stores.postgres_wires import ask, backend, lines, on_real_time, one, opened, run_together, settings, sleep
 
 PORT = ask("SELECT inet_server_port()")
 READ_ONLY = "SHOW default_transaction_read_only"
@@ -90,16 +90,15 @@ async def test_wrong_settings_in_the_dsn_are_told(postgres: Server) -> None:
 
 @on_real_time
 async def test_what_will_not_pass_is_told_at_once(postgres: Server) -> None:
-    started = time.monotonic()
-    async with opened(postgres.dsn(database="nowhere"), patience=60.0) as connections:
+    async with opened(postgres.dsn(database="nowhere"), patience=600.0) as connections, asyncio.timeout(PATIENCE):
         with pytest.raises(StoreError, match="no such database") as raised:
             await connections.run(one)
     assert not isinstance(raised.value, StoreUnavailable)
-    async with opened(postgres.dsn(user="nobody_of_that_name"), patience=60.0) as connections:
+    user = "nobody_of_that_name"
+    async with opened(postgres.dsn(user=user), patience=600.0) as connections, asyncio.timeout(PATIENCE):
         with pytest.raises(StoreError, match="refused") as raised:
             await connections.run(one)
     assert not isinstance(raised.value, StoreUnavailable)
-    assert time.monotonic() - started < 30
 
 
 # Several hosts
@@ -113,29 +112,29 @@ async def test_a_dead_host_is_passed_over(postgres: Server) -> None:
 
 @on_real_time
 async def test_a_frozen_host_leaves_the_others_their_share_of_the_time(postgres: Server) -> None:
-    with Wire(postgres.host, postgres.port) as wire:
+    with Wire.to(postgres) as wire:
         wire.hang()
         # Without patience there is one try: had the frozen one all of the time, it would end with that.
-        async with opened(several(wire, postgres), timeout=4.0, patience=0.0) as connections:
+        async with opened(several(wire, postgres), timeout=6.0, patience=0.0) as connections:
             started = time.monotonic()
             assert await connections.run(PORT) == postgres.port
-            assert time.monotonic() - started > 1.9
+            assert time.monotonic() - started > 2.9
             # The next ones do not begin with it.
             asked = wire.accepted
             assert asked > 0
-            await asyncio.gather(*(connections.run(sleep(0.05)) for _ in range(3)))
+            await run_together(connections, 3)
             assert wire.accepted == asked
 
 
 @on_real_time
 async def test_the_time_is_for_all_hosts_together(postgres: Server) -> None:
-    with Wire(postgres.host, postgres.port) as first, Wire(postgres.host, postgres.port) as second:
+    with Wire.to(postgres) as first, Wire.to(postgres) as second:
         first.hang()
         second.hang()
         started = time.monotonic()
         with pytest.raises(ConnectionError, match=f"{first.port}: no answer.*; .*:{second.port}: no answer") as raised:
-            await connect(settings(several(*[first] * 9, second), timeout=1.0))
-        assert time.monotonic() - started < 9  # and not ten times a second
+            await connect(settings(several(*[first] * 9, second), timeout=4.0))
+        assert time.monotonic() - started < 36  # and not ten times 4 s
         assert isinstance(raised.value.__cause__, TimeoutError)
 
 
@@ -173,7 +172,7 @@ async def test_a_failover_to_a_promoted_standby_is_followed(caplog: pytest.LogCa
                     written += 1
 
             writing = asyncio.create_task(write())
-            await asyncio.sleep(0.3)
+            await asyncio.to_thread(wait_until, lambda: written >= 10, "it writes")
             await asyncio.to_thread(primary.kill)
             at_failure = written
             await asyncio.to_thread(standby.promote)
@@ -235,21 +234,21 @@ def pooler(request: pytest.FixtureRequest, postgres: Server) -> Iterator[Pooler]
 @pytest.mark.needs("pgbouncer")
 @on_real_time
 async def test_a_pooler_is_found_out_and_lived_with(
-    pooler: Pooler, postgres: Server, postgres_schema: str, caplog: pytest.LogCaptureFixture
+    pooler: Pooler, postgres: Server, new_schema: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    postgres.sql(f"CREATE SCHEMA {postgres_schema}")
-    postgres.sql(f"CREATE TABLE {postgres_schema}.numbers (n integer)")
+    postgres.sql(f"CREATE SCHEMA {new_schema}")
+    postgres.sql(f"CREATE TABLE {new_schema}.numbers (n integer)")
     insert = ask("INSERT INTO mainspring.numbers VALUES ($1::int)", 1)
-    async with opened(pooler.dsn(), connections=5, schema=postgres_schema) as connections:
-        used = await asyncio.gather(*(connections.run(sleep(0.002)) for _ in range(60)))
+    async with opened(pooler.dsn(), connections=5, schema=new_schema) as connections:
+        used = await run_together(connections, 2, of=60)
         assert connections.pooled is True
         assert len(set(used)) == 2  # five of ours share two
         await asyncio.gather(*(connections.run(insert, whole=whole) for whole in (True, False) for _ in range(40)))
         assert await connections.run(ask("SHOW lock_timeout")) == "8s"
         assert await connections.run(ask("SHOW enable_seqscan")) == "off"
         async with connections.lease(5.0) as lease:
-            assert (await lease.fetch(f"SELECT count(*) FROM {postgres_schema}.numbers"))[0][0] == 80
+            assert (await lease.fetch(f"SELECT count(*) FROM {new_schema}.numbers"))[0][0] == 80
     assert len(lines(caplog, "pooler")) == 1
     # What is prepared would stay with the server's connections, in the way of whoever gets them next.
     direct = await asyncpg.connect(pooler.dsn(), statement_cache_size=0)

@@ -17,15 +17,8 @@ from mainspring.testing.contract import (
     UpkeepContract,
 )
 from tests.servers.postgres import Server
-from tests.stores.postgres_ready import ReadySchemas
+from tests.servers.ready import ReadySchemas
 from tests.stores.postgres_world import PostgresHarness
-
-
-@pytest.fixture(scope="module")
-def ready(postgres: Server) -> Iterator[ReadySchemas]:
-    schemas = ReadySchemas(postgres)
-    yield schemas
-    schemas.close()
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +35,9 @@ class OnPostgres:
 
     @pytest.fixture
     def harness(
-        self, postgres: Server, postgres_schema: str, clock: SettableClock, virtual_time: VirtualTime
+        self, postgres: Server, new_schema: str, clock: SettableClock, virtual_time: VirtualTime
     ) -> Iterator[LastingHarness]:
-        harness = PostgresHarness(postgres, postgres_schema, clock, patience=self.patience)
+        harness = PostgresHarness(postgres, new_schema, clock, patience=self.patience)
         yield harness
         virtual_time.run(harness.close())
 
@@ -69,12 +62,11 @@ class OnReadyPostgres:
 
     @pytest.fixture
     def harness(
-        self, postgres: Server, ready: ReadySchemas, clock: SettableClock, virtual_time: VirtualTime
+        self, postgres: Server, postgres_schema: str, clock: SettableClock, virtual_time: VirtualTime
     ) -> Iterator[LastingHarness]:
-        with ready.one() as schema:
-            harness = PostgresHarness(postgres, schema, clock)
-            yield harness
-            virtual_time.run(harness.close())
+        harness = PostgresHarness(postgres, postgres_schema, clock)
+        yield harness
+        virtual_time.run(harness.close())
 
 
 class OnTheOldestReady:
@@ -97,7 +89,6 @@ class OnTheOldestReady:
 class TestPostgres(OnReadyPostgres, StoreContract): ...
 
 
-@pytest.mark.quick
 class TestPostgresLasts(OnPostgres, LastingContract):
     patience: ClassVar = "1s"  # by itself each is alone in its schema: only what obstructs it makes it wait
 
@@ -108,8 +99,7 @@ class TestTheUpkeepOfPostgres(OnPostgres, UpkeepContract): ...
 class TestTheOverviewOfPostgres(OnReadyPostgres, OverviewContract): ...
 
 
-@pytest.mark.slow
-@pytest.mark.takes_turns
+@pytest.mark.full
 class TestTheOverviewOfTheOldestPostgres(OnTheOldestReady, OverviewContract): ...
 
 
@@ -117,12 +107,11 @@ class TestTheOverviewOfTheOldestPostgres(OnTheOldestReady, OverviewContract): ..
 class TestTheCostOfTheOverviewOfPostgres(OnPostgres, OverviewCostContract): ...
 
 
-@pytest.mark.slow
-@pytest.mark.takes_turns
+@pytest.mark.full
 class TestTheOldestPostgres(OnTheOldestReady, StoreContract): ...
 
 
-@pytest.mark.slow
+@pytest.mark.full
 class TestTheOldestPostgresLasts(OnTheOldest, LastingContract):
     patience: ClassVar = "1s"
 

@@ -28,6 +28,12 @@ from tests.stores.postgres_wires import on_real_time
 
 
 @pytest.fixture(scope="module")
+def postgres(quiet_postgres: Server) -> Server:
+    """Pages are counted, which dead rows change."""
+    return quiet_postgres
+
+
+@pytest.fixture(scope="module")
 def schema(postgres: Server) -> Iterator[str]:
     with lasting_schema(postgres) as name:
         yield name

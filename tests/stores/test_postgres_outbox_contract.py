@@ -13,23 +13,22 @@ from mainspring.testing.contract import (
     TransactionsHarness,
 )
 from tests.servers.postgres import Server
-from tests.stores.test_postgres_contract import OnReadyPostgres, OnTheOldestReady, ready, ready_on_the_oldest
+from tests.stores.test_postgres_contract import OnReadyPostgres, OnTheOldestReady, ready_on_the_oldest
 from tests.stores.test_transactions_postgres import ALL, SOONER, PostgresTransactionsHarness
 
-__all__ = ["ready", "ready_on_the_oldest"]  # fixtures, by their names
+__all__ = ["ready_on_the_oldest"]  # fixtures, by their names
 
 
 class TestTheOutboxesOfPostgres(OnReadyPostgres, OutboxesContract): ...
 
 
-@pytest.mark.slow
-@pytest.mark.takes_turns
+@pytest.mark.full
 class TestTheOutboxesOfTheOldestPostgres(OnTheOldestReady, OutboxesContract): ...
 
 
 class TestTheOutboxesOfPostgresInTransactions(OutboxesInTransactionsContract, OutboxesOfManyWritersContract):
     @pytest.fixture(
-        params=[pytest.param(ALL[name], id=name, marks=[] if name in SOONER else pytest.mark.slow) for name in ALL]
+        params=[pytest.param(ALL[name], id=name, marks=[] if name in SOONER else pytest.mark.full) for name in ALL]
     )
     def harness(
         self,

@@ -12,6 +12,7 @@ from tests.servers.postgres import Server
 from tests.stores.outbox_stories import Ground, OutboxStories
 from tests.stores.postgres_world import handle
 from tests.stores.test_transactions_postgres import ALL, PostgresTransactionsHarness
+from tests.tier import FULL
 
 
 class OnPostgres:
@@ -50,5 +51,7 @@ def test_any_story_is_that_of_a_list(postgres: Server) -> None:
 
     run_state_machine_as_test(
         Stories,
-        settings=settings(max_examples=40, stateful_step_count=30, report_multiple_bugs=False, deadline=None),
+        settings=settings(
+            max_examples=40 if FULL else 10, stateful_step_count=30, report_multiple_bugs=False, deadline=None
+        ),
     )

@@ -1,7 +1,6 @@
 """Looking at a PostgreSQL store as a whole: the same is found as in memory, in time, whatever is in the way."""
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,6 +28,7 @@ from mainspring.stores.records import ClaimRequest, Facts, NewJob, NodeRecord, P
 from mainspring.testing.contract import SettableClock
 from tests.servers.pgbouncer import Pooler
 from tests.servers.postgres import Server
+from tests.servers.system import PATIENCE
 from tests.servers.wire import Wire
 from tests.stores.postgres_crowd import FATAL, Crowd, Node, crowd, empty, lasting_schema, new
 from tests.stores.postgres_filled import fill, leave_alone
@@ -298,10 +298,9 @@ async def test_a_statement_that_takes_too_long_is_cut_off_and_the_rest_is_told(p
             await blocker.execute(f"LOCK TABLE {clean}.history IN ACCESS EXCLUSIVE MODE")
 
         async with some.connection() as blocker:
-            began = time.monotonic()
             which = Search(error="nothing like it")
-            cut = await staged(node.store.search(which, budget=0.3 * SECOND), after_search_history=lock)
-            assert time.monotonic() - began < 15  # it would wait for as long as the lock is held
+            async with asyncio.timeout(PATIENCE):  # it would wait for as long as the lock is held
+                cut = await staged(node.store.search(which, budget=0.3 * SECOND), after_search_history=lock)
             await blocker.execute("ROLLBACK")
 
         assert not cut.in_time
@@ -337,7 +336,7 @@ async def test_a_census_that_is_begun_anew_counts_nothing_twice(postgres: Server
         async def lose() -> None:
             await some.sql(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE pid <> pg_backend_pid() AND application_name = 'mainspring'"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'mainspring'"
             )
 
         census = await staged(store.census(store.now(), budget=5 * SECOND), before_census_count=lose)
@@ -349,17 +348,16 @@ async def test_a_census_that_is_begun_anew_counts_nothing_twice(postgres: Server
 async def test_no_answer_at_all_is_trouble_that_comes_in_time_and_costs_one_connection(
     postgres: Server, clean: str
 ) -> None:
-    with Wire(postgres.host, postgres.port) as wire:
-        store = PostgresStore(wire.dsn(), schema=clean, listen=False, timeout="30s", patience="60s")
+    with Wire.to(postgres) as wire:
+        store = PostgresStore(wire.dsn(), schema=clean, listen=False, timeout="600s", patience="600s")
         await store.open()
         try:
             await store.enqueue([new() for _ in range(10)])
             wire.hang(answers_only=True)
             for verb in (store.search(Search(), budget=0.2 * SECOND), store.census(store.now(), budget=0.2 * SECOND)):
-                began = time.monotonic()
-                with pytest.raises(StoreUnavailable):
-                    await verb
-                assert time.monotonic() - began < 15  # half of what a statement may take elsewhere
+                async with asyncio.timeout(PATIENCE):  # a tenth of what a statement may take elsewhere
+                    with pytest.raises(StoreUnavailable):
+                        await verb
             wire.heal()
             assert len((await store.search(Search(), budget=30 * SECOND)).jobs) == 10
         finally:
@@ -470,9 +468,9 @@ async def test_however_many_search_everything_else_goes_on_and_none_of_them_is_t
     monkeypatch.setattr(search, "search", slow)
     async with crowd(postgres, clean) as some:
         store = await some.open()
-        searches = [asyncio.create_task(store.search(Search(), budget=60 * SECOND)) for _ in range(12)]
+        searches = [asyncio.create_task(store.search(Search(), budget=600 * SECOND)) for _ in range(12)]
         await until_asleep(postgres)
-        await asyncio.wait_for(store.nodes(), 30)
+        await asyncio.wait_for(store.nodes(), PATIENCE)
 
         is_over.set()
         assert all(found.after is None for found in await asyncio.gather(*searches))
@@ -572,11 +570,10 @@ async def test_all_of_it_works_through_a_pooler(own_postgres: Server) -> None:
         await store.open()
         try:
             await everything(store)
-            began = time.monotonic()
-            await asyncio.gather(*(store.search(Search(error="none"), budget=0 * SECOND) for _ in range(10)))
-            assert time.monotonic() - began < 15
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.gather(*(store.search(Search(error="none"), budget=0 * SECOND) for _ in range(10)))
             ((left,),) = own_postgres.sql(
-                "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
             )
             assert left == 0
         finally:

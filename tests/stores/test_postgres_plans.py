@@ -1,7 +1,6 @@
 """Every statement is served by the indexes that it names, whatever PostgreSQL believes about its tables."""
 
 import asyncio
-import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
@@ -247,28 +246,31 @@ def told(plan: Plan) -> str:
 
 
 FEW, MANY = 10_000, 1_000_000
-MILLIONS = 3 if os.environ.get("MAINSPRING_CHAOS") == "full" else 1
-SLOWLY = pytest.mark.timeout(600)  # it is the filling that takes time
+SLOWLY = pytest.mark.timeout(600)  # to fill the tables takes half a minute
 BELIEFS = [
     *("never analyzed", "vacuumed when empty", "analyzed", "analyzed when empty", "vacuumed when emptied"),
     "analyzed when all but one were dead",
 ]
 
 
+def state(count: int, belief: str, *marks: pytest.MarkDecorator, is_oldest: bool = False) -> object:
+    size = {FEW: "few", MANY: "a million"}[count]
+    name = f"{size}, {belief}{', on the oldest server' if is_oldest else ''}"
+    return pytest.param((count, belief, is_oldest), id=name, marks=[pytest.mark.slow, *marks])
+
+
 @pytest.fixture(
     scope="module",
     params=[
-        *(pytest.param((FEW, belief, False), id=f"few, {belief}") for belief in BELIEFS),
-        *(
-            pytest.param((MANY, belief, False), id=f"a million, {belief}", marks=SLOWLY)
-            for belief in BELIEFS[::2][:MILLIONS]
-        ),
-        *(pytest.param((FEW, belief, True), id=f"few, {belief}, on the oldest server") for belief in BELIEFS[2::3]),
+        *(state(FEW, belief) for belief in BELIEFS),
+        state(MANY, BELIEFS[0], SLOWLY),
+        *(state(MANY, belief, SLOWLY, pytest.mark.full) for belief in BELIEFS[2::2]),
+        *(state(FEW, belief, pytest.mark.full, is_oldest=True) for belief in BELIEFS[2::3]),
     ],
 )
-def tables(postgres: Server, oldest_postgres: Server, request: pytest.FixtureRequest) -> Iterator[Tables]:
+def tables(request: pytest.FixtureRequest) -> Iterator[Tables]:
     count, belief, is_oldest = request.param
-    postgres = oldest_postgres if is_oldest else postgres
+    postgres: Server = request.getfixturevalue("oldest_postgres" if is_oldest else "postgres")
     with lasting_schema(postgres) as schema:
         leave_alone(postgres, schema)
         if belief == "analyzed when empty":

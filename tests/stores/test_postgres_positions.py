@@ -1,8 +1,7 @@
 """Claims begin at remembered positions and pass no job over: announced jobs start at once, the others within a second."""
 
 import asyncio
-import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -20,14 +19,13 @@ from mainspring.core.limits import Gate, Scope
 from mainspring.core.names import Name
 from mainspring.core.outcome import Interrupted, Lost, Outcome
 from mainspring.handle import JobHandle
-from mainspring.stores.postgres import PostgresStore
+from mainspring.runtime import claimer
+from mainspring.stores.postgres import PostgresStore, positions
 from mainspring.stores.records import Delivery, Settlement, Verdict
 from mainspring.task import Task
 from tests.servers.postgres import Server
 from tests.servers.system import PATIENCE
 from tests.stores.postgres_crowd import (
-    AT_ONCE,
-    WITHIN_A_SECOND,
     Crowd,
     Node,
     crowd,
@@ -35,14 +33,17 @@ from tests.stores.postgres_crowd import (
     insert_late,
     lasting_schema,
     some_id,
-    soon,
 )
 from tests.stores.postgres_wires import on_real_time
+from tests.tier import FULL
 
 P = ParamSpec("P")
 
 HOUR = timedelta(hours=1)
 DELAY = 0.3
+NEVER_S = 3600.0
+TIMES = 5 if FULL else 2
+"""Repetitions of a story: each one passes positions again."""
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +63,13 @@ class Program:
 
     def __init__(self, server: Server, schema: str) -> None:
         self.app = Mainspring(f"{server.dsn()}?schema={schema}")
-        self.starts: defaultdict[UUID, list[float]] = defaultdict(list)
-        self.ends: dict[UUID, float] = {}
+        self.starts: Counter[UUID] = Counter()
         self._started = asyncio.Event()
 
         @self.app.task(name="work")
         async def work(ctx: Context, wish: str = "") -> None:
             self._begin(ctx)
-            if wish and len(self.starts[ctx.job]) == 1:
-                self.ends[ctx.job] = time.monotonic()
+            if wish and self.starts[ctx.job] == 1:
                 raise RetryIn(DELAY) if wish == "retry" else Snooze(DELAY)
 
         @self.app.task(name="keyed", limit=Limit(concurrency=1, key="key"))
@@ -85,7 +84,7 @@ class Program:
         self.work, self.keyed, self.limited = work, keyed, limited
 
     def _begin(self, ctx: Context) -> None:
-        self.starts[ctx.job].append(time.monotonic())
+        self.starts[ctx.job] += 1
         self._started.set()
 
     @property
@@ -93,13 +92,12 @@ class Program:
         assert isinstance(self.app.store, PostgresStore)
         return self.app.store
 
-    async def start(self, job: UUID, number: int = 1) -> float:
-        """Wait for a start of a job; says when it was."""
+    async def start(self, job: UUID, number: int = 1) -> None:
+        """Wait for a start of a job."""
         async with asyncio.timeout(PATIENCE):
-            while len(self.starts[job]) < number:
+            while self.starts[job] < number:
                 self._started.clear()
                 await self._started.wait()
-        return self.starts[job][number - 1]
 
 
 class Pair:
@@ -128,7 +126,7 @@ class Pair:
         handles = await self.other.work.enqueue_many([self.other.work.call() for _ in range(jobs)])
         for handle in handles:
             await self.node.start(handle.id)
-        await asyncio.sleep(0.3)
+            await handle.result(PATIENCE)
 
 
 @asynccontextmanager
@@ -145,54 +143,60 @@ async def pair(server: Server, schema: str, *, jobs: int) -> AsyncIterator[Pair]
 
 # A node that waits.
 
-Story: TypeAlias = Callable[[Pair], Awaitable[float]]
-"""Has something become claimable; says how many seconds later it started."""
+Story: TypeAlias = Callable[[Pair], Awaitable[None]]
+"""Has something become claimable, and waits until it starts."""
 
 
-async def of_higher_priority(both: Pair) -> float:
+@pytest.fixture
+def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a node claim only when it is told of something, and read no line from its start for the time alone."""
+    monkeypatch.setattr(claimer, "LOOK", NEVER_S)
+    monkeypatch.setattr(positions, "READ_FROM_START_INTERVAL_S", NEVER_S)
+    monkeypatch.setattr(positions, "MAX_READ_FROM_START_INTERVAL_S", NEVER_S)
+
+
+async def of_higher_priority(both: Pair) -> None:
     job = await both.other.work.using(priority=90).enqueue()
-    began = time.monotonic()
-    return await both.node.start(job.id) - began
+    await both.node.start(job.id)
 
 
-async def retry_come_due(both: Pair) -> float:
+async def retry_come_due(both: Pair) -> None:
     job = await both.other.work.enqueue("retry")
-    return await both.node.start(job.id, 2) - both.node.ends[job.id] - DELAY
+    await both.node.start(job.id, 2)
 
 
-async def snoozed_come_due(both: Pair) -> float:
+async def snoozed_come_due(both: Pair) -> None:
     job = await both.other.work.enqueue("snooze")
-    return await both.node.start(job.id, 2) - both.node.ends[job.id] - DELAY
+    await both.node.start(job.id, 2)
 
 
-async def scheduled_come_due(both: Pair) -> float:
+async def scheduled_come_due(both: Pair) -> None:
     job = await both.other.work.using(delay=DELAY).enqueue()
-    due = time.monotonic() + DELAY
-    return await both.node.start(job.id) - due
+    await both.node.start(job.id)
 
 
-async def given_back(both: Pair) -> float:
+async def given_back(both: Pair) -> None:
     job, deliveries = await both.taken_elsewhere(both.other.work)
-    return await started_after(both, job, deliveries, Interrupted(started=True))
+    await started_after(both, job, deliveries, Interrupted(started=True))
 
 
-async def given_back_long_after_it_was_due(both: Pair) -> float:
+async def given_back_long_after_it_was_due(both: Pair) -> None:
     """The job keeps its due time, in front of which positions have moved on."""
     job, deliveries = await both.taken_elsewhere(both.other.work)
     await both.drain(200)
-    return await started_after(both, job, deliveries, Interrupted(started=True))
+    await started_after(both, job, deliveries, Interrupted(started=True))
 
 
-async def lost_long_after_it_was_due(both: Pair) -> float:
+async def lost_long_after_it_was_due(both: Pair) -> None:
     doomed = await both.those.node(tasks=[Name("", "work")])
     job = await both.other.work.using(queue="elsewhere").enqueue()
     claimed = await doomed.claim(queues={"elsewhere": 1})
     await both.drain(200)
     assert await doomed.store.declare_dead(doomed.id, doomed.term)
-    return await started_after(both, job, list(claimed.deliveries), Lost())
+    await started_after(both, job, list(claimed.deliveries), Lost())
 
 
-async def started_after(both: Pair, job: JobHandle[None], deliveries: list[Delivery], outcome: Outcome) -> float:
+async def started_after(both: Pair, job: JobHandle[None], deliveries: list[Delivery], outcome: Outcome) -> None:
     """End the attempts of another node, and move their jobs to a queue that the node works."""
     changes = [
         machine.decide(
@@ -202,42 +206,37 @@ async def started_after(both: Pair, job: JobHandle[None], deliveries: list[Deliv
     ]
     answers = await both.late.store.settle([Settlement(change=change, by=both.late.id) for change in changes])
     assert [answer.verdict for answer in answers] == [Verdict.ACCEPTED]
-    began = time.monotonic()
-    return await both.node.start(job.id) - began
+    await both.node.start(job.id)
 
 
-async def moved_into_the_past(both: Pair) -> float:
+async def moved_into_the_past(both: Pair) -> None:
     job = await both.other.work.using(delay="1h").enqueue()
     await both.those.command(both.other.store, JobId(job.id), MoveJob(run_at=both.now() - HOUR))
-    began = time.monotonic()
-    return await both.node.start(job.id) - began
+    await both.node.start(job.id)
 
 
-async def in_a_resumed_queue(both: Pair) -> float:
+async def in_a_resumed_queue(both: Pair) -> None:
     await both.other.store.pause("mail")
     job = await both.other.work.using(queue="mail").enqueue()
     await asyncio.sleep(0.3)
     assert not both.node.starts[job.id]
     await both.other.store.resume("mail")
-    began = time.monotonic()
-    return await both.node.start(job.id) - began
+    await both.node.start(job.id)
 
 
-async def behind_a_raised_limit(both: Pair) -> float:
+async def behind_a_raised_limit(both: Pair) -> None:
     await both.other.store.declare([Gate(scope=Scope.TASK, name="limited", concurrency=1)])
     _, deliveries = await both.taken_elsewhere(both.other.limited)
     job = await both.other.limited.enqueue()
     await asyncio.sleep(0.3)
     assert not both.node.starts[job.id]
     await both.other.store.declare([Gate(scope=Scope.TASK, name="limited", concurrency=2)])
-    began = time.monotonic()
-    took = await both.node.start(job.id) - began
+    await both.node.start(job.id)
     await both.late.settle(deliveries)
     await job.result()  # until then it has the place that the next job needs
-    return took
 
 
-async def parked_behind_a_key(both: Pair) -> float:
+async def parked_behind_a_key(both: Pair) -> None:
     key = str(some_id())
     _, deliveries = await both.taken_elsewhere(both.other.keyed, key)
     jobs = [await both.other.keyed.enqueue(key) for _ in range(30)]
@@ -245,11 +244,8 @@ async def parked_behind_a_key(both: Pair) -> float:
     assert not both.node.starts[jobs[0].id]
     assert len(await both.those.sql("SELECT id FROM mainspring.jobs WHERE parked")) > 20
     await both.late.settle(deliveries)
-    began = time.monotonic()
-    took = await both.node.start(jobs[0].id) - began
-    for job in jobs:  # and the others one after the other
+    for job in jobs:  # one after the other
         await both.node.start(job.id)
-    return took
 
 
 STORIES = [
@@ -268,33 +264,31 @@ STORIES = [
 
 
 @pytest.mark.parametrize("story", STORIES, ids=[story.__name__ for story in STORIES])
+@pytest.mark.usefixtures("no_polling")
 @on_real_time
 async def test_after_a_long_drain_a_job_starts_at_once_that_is(
     postgres: Server, postgres_schema: str, story: Story
 ) -> None:
     async with pair(postgres, postgres_schema, jobs=2000) as both:
-        await soon(postgres, lambda: story(both), AT_ONCE)
+        for _ in range(TIMES):
+            await story(both)
 
 
+@pytest.mark.usefixtures("no_polling")
 @on_real_time
 async def test_after_a_drain_a_job_of_higher_priority_starts_at_once(postgres: Server, postgres_schema: str) -> None:
     async with pair(postgres, postgres_schema, jobs=200) as both:
-        await soon(postgres, lambda: of_higher_priority(both), AT_ONCE)
+        for _ in range(TIMES):
+            await of_higher_priority(both)
 
 
 @on_real_time
 async def test_a_waiting_node_takes_a_late_commit_within_a_second_though_nobody_announces_it(
     postgres: Server, postgres_schema: str
 ) -> None:
-    async with pair(postgres, postgres_schema, jobs=200) as both:
-
-        async def measure() -> float:
-            async with both.those.connection() as late:
-                await late.execute("BEGIN")
-                job = await insert_late(late, both.those.schema, Name("", "work"), both.now() - HOUR)
-                await asyncio.sleep(0.3)
-                await late.execute("COMMIT")
-                began = time.monotonic()
-                return await both.node.start(job) - began
-
-        await soon(postgres, measure, WITHIN_A_SECOND, times=1)
+    async with pair(postgres, postgres_schema, jobs=200) as both, both.those.connection() as late:
+        await late.execute("BEGIN")
+        job = await insert_late(late, both.those.schema, Name("", "work"), both.now() - HOUR)
+        await of_higher_priority(both)
+        await late.execute("COMMIT")
+        await both.node.start(job)

@@ -1,10 +1,9 @@
 """Claims begin at remembered positions: a node that is never without work passes nothing over all the same."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import asyncpg
@@ -12,16 +11,15 @@ import pytest
 
 from mainspring.core.command import MoveJob
 from mainspring.core.job import JobId
-from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres import PostgresStore, positions
 from mainspring.stores.postgres.connected import Connected
 from mainspring.stores.postgres.statements import qualified
 from mainspring.stores.postgres.verb import Row
+from mainspring.stores.records import NewJob
 from tests.servers.postgres import Server
 from tests.servers.system import PATIENCE
 from tests.stores.postgres_crowd import (
-    AT_ONCE,
     SEND,
-    WITHIN_A_SECOND,
     Crowd,
     Node,
     crowd,
@@ -29,12 +27,15 @@ from tests.stores.postgres_crowd import (
     insert_late,
     lasting_schema,
     new,
-    soon,
 )
 from tests.stores.postgres_staged import driven, staged
 from tests.stores.postgres_wires import on_real_time
+from tests.tier import FULL
 
 HOUR = timedelta(hours=1)
+NEVER_S = 3600.0
+TIMES = 5 if FULL else 2
+"""Repetitions of a story: each one passes positions again."""
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +55,25 @@ class Busy:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.seen: dict[JobId, float] = {}
+        self.seen: set[JobId] = set()
 
     async def work(self) -> None:
         while True:
             deliveries = await self.node.take(2)
-            now = time.monotonic()
-            self.seen |= {one.claim.job.id: now for one in deliveries}
+            self.seen |= {one.claim.job.id for one in deliveries}
             await self.node.settle(deliveries)
 
-    async def see(self, job: JobId) -> float:
+    async def see(self, job: JobId) -> None:
         async with asyncio.timeout(PATIENCE):
             while job not in self.seen:
                 await asyncio.sleep(0.001)
-        return self.seen[job]
+
+    async def see_more(self, jobs: int) -> None:
+        """Wait until so many more jobs are taken."""
+        before = len(self.seen)
+        async with asyncio.timeout(PATIENCE):
+            while len(self.seen) < before + jobs:
+                await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
@@ -81,7 +87,7 @@ async def busy(those: Crowd, mine: PostgresStore | None = None) -> AsyncIterator
         await other.enqueue([new() for _ in range(1000)])
     working = asyncio.create_task(one.work())
     try:
-        await asyncio.sleep(1.2)
+        await one.see_more(100)
         yield one, other
         assert not working.done(), working.exception()
         assert await those.sql("SELECT id FROM mainspring.jobs LIMIT 1"), "the backlog has ended"
@@ -89,6 +95,18 @@ async def busy(those: Crowd, mine: PostgresStore | None = None) -> AsyncIterator
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         unwatch()
+
+
+async def lock_new_job(those: Crowd, other: PostgresStore, connection: "asyncpg.Connection") -> tuple[NewJob, datetime]:
+    """Enqueue a job and lock it before it is due; returns it and when that is."""
+    lock = qualified("SELECT id FROM mainspring.jobs WHERE id = $1 AND state <> 'running' FOR UPDATE", those.schema)
+    for lead_s in (0.5, 2, 10, 60):  # for as long as that takes
+        due = other.now() + timedelta(seconds=lead_s)
+        job = new(run_at=due, priority=90)
+        await other.enqueue([job])
+        if await connection.fetch(lock, job.id):
+            return job, due
+    raise TimeoutError("jobs start before they are locked")
 
 
 @asynccontextmanager
@@ -126,7 +144,6 @@ async def job_of_a_resumed_queue(_: Crowd, other: PostgresStore) -> JobId:
     await other.pause("mail")
     job = new(queue="mail", run_at=other.now() - HOUR)
     await other.enqueue([job])
-    await asyncio.sleep(0.1)
     await other.resume("mail")
     return job.id
 
@@ -169,32 +186,29 @@ ANNOUNCED = [
 
 @pytest.mark.parametrize("announce", ANNOUNCED, ids=[story.__name__ for story in ANNOUNCED])
 @on_real_time
-async def test_a_busy_node_takes_at_once_a(postgres: Server, postgres_schema: str, announce: Announced) -> None:
+async def test_a_busy_node_takes_at_once_a(
+    postgres: Server, postgres_schema: str, announce: Announced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Then the announcement alone leads to the job: no line is read from its start for the time alone.
+    monkeypatch.setattr(positions, "READ_FROM_START_INTERVAL_S", NEVER_S)
+    monkeypatch.setattr(positions, "MAX_READ_FROM_START_INTERVAL_S", NEVER_S)
     async with crowd(postgres, postgres_schema) as those, busy(those) as (one, other):
         await one.see(await job_of_higher_priority(those, other))  # so that this priority is known
-
-        async def measure() -> float:
-            job = await announce(those, other)
-            began = time.monotonic()
-            return await one.see(job) - began
-
-        await soon(postgres, measure, AT_ONCE)
+        for _ in range(TIMES):
+            await one.see(await announce(those, other))
 
 
 @on_real_time
 async def test_a_busy_node_takes_a_late_commit_within_a_second_though_nobody_announces_it(
     postgres: Server, postgres_schema: str
 ) -> None:
+    assert positions.READ_FROM_START_INTERVAL_S < 1.0, "seconds of a node alone; a busy machine cannot measure them"
     async with crowd(postgres, postgres_schema) as those, busy(those) as (one, _):
-
-        async def measure() -> float:
+        for _ in range(3):
             async with late_commit(those, HOUR) as (job, late):
-                await asyncio.sleep(0.3)
+                await one.see_more(20)
                 await late.execute("COMMIT")
-                began = time.monotonic()
-                return await one.see(job) - began
-
-        await soon(postgres, measure, WITHIN_A_SECOND, times=3)
+                await one.see(job)
 
 
 @on_real_time
@@ -203,31 +217,24 @@ async def test_a_busy_node_takes_what_a_crashed_one_had_its_hands_on_within_a_se
 ) -> None:
     """Locked by a claim whose connection is lost before it commits: all others have stepped over it meanwhile."""
     async with crowd(postgres, postgres_schema) as those, busy(those) as (one, other):
-
-        async def measure() -> float:
-            due = other.now() + timedelta(seconds=1.5)  # for as long as it takes to lock it
-            job = new(run_at=due, priority=90)
+        for _ in range(3):
             async with those.connection() as crashing:
-                await other.enqueue([job])
                 await crashing.execute("BEGIN")
-                lock = qualified("SELECT id FROM mainspring.jobs WHERE id = $1 FOR UPDATE", those.schema)
-                assert await crashing.fetch(lock, job.id)
+                job, due = await lock_new_job(those, other, crashing)
                 while other.now() < due + timedelta(seconds=0.6):  # with each of these the position moves on
-                    await asyncio.sleep(0.3)
+                    await one.see_more(20)
                     await one.see(await job_of_higher_priority(those, other))
                 assert job.id not in one.seen
                 await those.sql("SELECT pg_terminate_backend($1)", crashing.get_server_pid())
-                began = time.monotonic()
-                return await one.see(job.id) - began
-
-        await soon(postgres, measure, WITHIN_A_SECOND, times=3)
+                await one.see(job.id)
 
 
 @on_real_time
 async def test_a_loop_that_was_busy_for_a_moment_does_not_make_late_commits_wait_for_long(
-    postgres: Server, postgres_schema: str
+    postgres: Server, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How long a look at the whole has taken decides how soon the next one comes: by the server's time, not by ours."""
+    monkeypatch.setattr(positions, "MAX_READ_FROM_START_INTERVAL_S", NEVER_S)
 
     async def held_up(connected: Connected, _: object, text: str, values: tuple[object, ...]) -> Sequence[Row]:
         rows = await connected.fetch(text, *values)
@@ -242,5 +249,5 @@ async def test_a_loop_that_was_busy_for_a_moment_does_not_make_late_commits_wait
         await node.settle((await driven(node.claim(5), held_up)).deliveries)
         async with busy(those, node.store) as (one, _), late_commit(those, HOUR) as (job, late):
             await late.execute("COMMIT")
-            began = time.monotonic()
-            assert await one.see(job) - began <= 10  # and not twenty times as long as that took
+            async with asyncio.timeout(PATIENCE / 2):  # and not twenty times as long as that took, which is PATIENCE
+                await one.see(job)

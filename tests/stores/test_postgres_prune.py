@@ -27,9 +27,9 @@ _numbers = count(1)
 
 
 @pytest.fixture
-def verbs(postgres: Server, postgres_schema: str) -> Iterator[Verbs]:
+def verbs(postgres: Server, new_schema: str) -> Iterator[Verbs]:
     """Tables without days."""
-    with Verbs(postgres.dsn(), postgres_schema) as verbs:
+    with Verbs(postgres.dsn(), new_schema) as verbs:
         make_tables(verbs)
         yield verbs
 

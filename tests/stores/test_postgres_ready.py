@@ -1,5 +1,7 @@
 """Schemas that tests of the contract use one after the other are as good as new."""
 
+from contextlib import closing
+
 import psycopg
 import pytest
 
@@ -7,7 +9,7 @@ from mainspring.testing import VirtualTime
 from mainspring.testing.contract import SettableClock
 from mainspring.testing.contract.world import HOUR, World
 from tests.servers.postgres import Server
-from tests.stores.postgres_ready import ReadySchemas
+from tests.servers.ready import ReadySchemas
 from tests.stores.postgres_world import PostgresHarness
 
 
@@ -60,8 +62,8 @@ def test_a_schema_that_was_changed_is_not_used_again(postgres: Server, change: s
 
 
 def test_who_leaves_a_transaction_open_on_a_schema_is_named(postgres: Server) -> None:
-    schemas = ReadySchemas(postgres, patience="200ms")
     with (
+        closing(ReadySchemas(postgres, patience="200ms")) as schemas,
         psycopg.connect(postgres.dsn(), application_name="the forgetful") as connection,
         pytest.raises(psycopg.Error, match=r"left open on .* the forgetful"),
         schemas.one() as schema,

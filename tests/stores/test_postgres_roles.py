@@ -27,14 +27,14 @@ NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def verbs(postgres: Server, postgres_schema: str) -> Iterator[Verbs]:
-    with Verbs(postgres.dsn(), postgres_schema) as verbs:
+def verbs(postgres: Server, new_schema: str) -> Iterator[Verbs]:
+    with Verbs(postgres.dsn(), new_schema) as verbs:
         yield verbs
 
 
 @pytest.fixture
-def store(postgres: Server, postgres_schema: str) -> PostgresStore:
-    return PostgresStore(postgres.dsn(), schema=postgres_schema, clock=SettableClock(), patience="2s")
+def store(postgres: Server, new_schema: str) -> PostgresStore:
+    return PostgresStore(postgres.dsn(), schema=new_schema, clock=SettableClock(), patience="2s")
 
 
 @pytest.fixture
@@ -47,28 +47,28 @@ def role(postgres: Server) -> Iterator[str]:
     postgres.sql(f"DROP ROLE {name}")
 
 
-async def test_who_may_not_make_the_tables_is_told_who_may(postgres: Server, postgres_schema: str, role: str) -> None:
-    store = PostgresStore(postgres.dsn(user=role), schema=postgres_schema)
+async def test_who_may_not_make_the_tables_is_told_who_may(postgres: Server, new_schema: str, role: str) -> None:
+    store = PostgresStore(postgres.dsn(user=role), schema=new_schema)
     make = f"the role {role} may not make them; run `mainspring migrate --grant {role}` as"
     with pytest.raises(SchemaError, match=f"it has no tables yet, and {make} a role that may create schemas"):
         await store.open()
 
-    postgres.sql(f"CREATE SCHEMA {postgres_schema}")
+    postgres.sql(f"CREATE SCHEMA {new_schema}")
     with pytest.raises(SchemaError, match=f"it has no tables yet, and {make} postgres"):
         await store.open()
     assert (await store.schema()).found == 0
-    assert postgres.sql("SELECT FROM pg_class WHERE relnamespace = %s::regnamespace", [postgres_schema]) == []
+    assert postgres.sql("SELECT FROM pg_class WHERE relnamespace = %s::regnamespace", [new_schema]) == []
 
 
 async def test_who_may_not_use_the_tables_is_told_who_grants_that(
-    postgres: Server, postgres_schema: str, role: str, store: PostgresStore
+    postgres: Server, new_schema: str, role: str, store: PostgresStore
 ) -> None:
     await store.open()
     await store.close()
     with pytest.raises(
         SchemaError, match=f"the role {role} may not use its tables; run .* --grant {role}` as postgres"
     ):
-        await PostgresStore(postgres.dsn(user=role), schema=postgres_schema).open()
+        await PostgresStore(postgres.dsn(user=role), schema=new_schema).open()
 
 
 def test_who_may_use_the_tables_and_finds_them_old_is_told_who_migrates(
@@ -87,13 +87,13 @@ def grant(server: Server, schema: str, role: str) -> None:
 
 
 async def test_a_worker_needs_no_more_than_it_is_granted(
-    postgres: Server, postgres_schema: str, role: str, store: PostgresStore
+    postgres: Server, new_schema: str, role: str, store: PostgresStore
 ) -> None:
     await store.open()
     await store.close()
-    grant(postgres, postgres_schema, role)
+    grant(postgres, new_schema, role)
     clock = SettableClock()
-    world = World(Workers(postgres.dsn(user=role), postgres_schema, clock), clock)
+    world = World(Workers(postgres.dsn(user=role), new_schema, clock), clock)
     world.store = await world.open()
     await whole_life(world)
     await world.close()

@@ -24,15 +24,21 @@ from tests.stores.postgres_verbs import Verbs, days_of, make_tables
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
+@pytest.fixture(scope="module")
+def postgres(quiet_postgres: Server) -> Server:
+    """Transactions of others would change which indexes are used."""
+    return quiet_postgres
+
+
 @pytest.fixture
-def verbs(postgres: Server, postgres_schema: str) -> Iterator[Verbs]:
-    with Verbs(postgres.dsn(), postgres_schema) as verbs:
+def verbs(postgres: Server, new_schema: str) -> Iterator[Verbs]:
+    with Verbs(postgres.dsn(), new_schema) as verbs:
         yield verbs
 
 
 @pytest.fixture
-def store(postgres: Server, postgres_schema: str) -> PostgresStore:
-    return PostgresStore(postgres.dsn(), schema=postgres_schema, clock=SettableClock(), patience="2s")
+def store(postgres: Server, new_schema: str) -> PostgresStore:
+    return PostgresStore(postgres.dsn(), schema=new_schema, clock=SettableClock(), patience="2s")
 
 
 def relations(server: Server) -> set[Row]:
@@ -41,25 +47,23 @@ def relations(server: Server) -> set[Row]:
     return set(server.sql(look))
 
 
-async def test_all_that_it_makes_is_in_its_schema(postgres: Server, postgres_schema: str, store: PostgresStore) -> None:
+async def test_all_that_it_makes_is_in_its_schema(postgres: Server, new_schema: str, store: PostgresStore) -> None:
     before = relations(postgres)
     await store.open()
     await store.close()
 
     made = relations(postgres) - before
-    assert {schema for schema, _ in made} == {postgres_schema}
+    assert {schema for schema, _ in made} == {new_schema}
     assert {"jobs", "history", "versions", "jobs_by_order", "lock_terms"} <= {name for _, name in made}
 
 
 async def test_whoever_starts_beside_one_that_migrates_waits_for_it_longer_than_for_any_other_lock(
-    postgres: Server, postgres_schema: str
+    postgres: Server, new_schema: str
 ) -> None:
-    store = PostgresStore(postgres.dsn(), schema=postgres_schema, clock=SettableClock(), patience="200ms")
-    waited = "SELECT FROM pg_stat_activity WHERE wait_event = 'advisory' AND now() - query_start > '500ms'::interval"
+    store = PostgresStore(postgres.dsn(), schema=new_schema, clock=SettableClock(), patience="200ms")
+    waited = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory' AND now() - query_start > '500ms'::interval"
     with psycopg.connect(postgres.dsn()) as other:
-        other.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended('mainspring migrates ' || %s, 0))", [postgres_schema]
-        )
+        other.execute("SELECT pg_advisory_xact_lock(hashtextextended('mainspring migrates ' || %s, 0))", [new_schema])
         opening = asyncio.ensure_future(store.open())
         while not opening.done() and not await asyncio.to_thread(postgres.sql, waited):
             pass
@@ -69,25 +73,21 @@ async def test_whoever_starts_beside_one_that_migrates_waits_for_it_longer_than_
     await store.close()
 
 
-async def test_asking_for_the_schema_leaves_no_trace(
-    postgres: Server, postgres_schema: str, store: PostgresStore
-) -> None:
+async def test_asking_for_the_schema_leaves_no_trace(postgres: Server, new_schema: str, store: PostgresStore) -> None:
     assert (await store.schema()).found == 0
 
-    assert postgres.sql("SELECT FROM pg_namespace WHERE nspname = %s", [postgres_schema]) == []
+    assert postgres.sql("SELECT FROM pg_namespace WHERE nspname = %s", [new_schema]) == []
 
 
-async def test_it_moves_into_a_schema_of_the_users_own(
-    postgres: Server, postgres_schema: str, store: PostgresStore
-) -> None:
-    postgres.sql(f"CREATE SCHEMA {postgres_schema}")
-    postgres.sql(f"CREATE TABLE {postgres_schema}.letters (title text)")
-    postgres.sql(f"INSERT INTO {postgres_schema}.letters VALUES ('to a friend')")
+async def test_it_moves_into_a_schema_of_the_users_own(postgres: Server, new_schema: str, store: PostgresStore) -> None:
+    postgres.sql(f"CREATE SCHEMA {new_schema}")
+    postgres.sql(f"CREATE TABLE {new_schema}.letters (title text)")
+    postgres.sql(f"INSERT INTO {new_schema}.letters VALUES ('to a friend')")
     await store.open()
     await store.close()
 
     assert (await store.schema()).found == migrate.WANTED
-    assert postgres.sql(f"SELECT * FROM {postgres_schema}.letters") == [("to a friend",)]
+    assert postgres.sql(f"SELECT * FROM {new_schema}.letters") == [("to a friend",)]
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ async def test_it_moves_into_a_schema_of_the_users_own(
     ],
 )
 async def test_what_has_our_names_and_is_not_ours_is_left_alone(
-    postgres: Server, postgres_schema: str, store: PostgresStore, foreign: str, named: str
+    postgres: Server, new_schema: str, store: PostgresStore, foreign: str, named: str
 ) -> None:
-    postgres.sql(f"CREATE SCHEMA {postgres_schema}; {foreign.format(postgres_schema)}")
+    postgres.sql(f"CREATE SCHEMA {new_schema}; {foreign.format(new_schema)}")
     before = relations(postgres)
 
     with pytest.raises(SchemaError, match=f"the schema has {named}, .* not ours; name another schema. Nothing was"):
@@ -118,25 +118,25 @@ async def test_what_has_our_names_and_is_not_ours_is_left_alone(
 
 
 async def test_tables_that_serve_newer_code_only_are_left_alone(
-    postgres: Server, postgres_schema: str, store: PostgresStore
+    postgres: Server, new_schema: str, store: PostgresStore
 ) -> None:
     await store.open()
     await store.close()
-    postgres.sql(f"UPDATE {postgres_schema}.versions SET version = 99, oldest_code = 98")
+    postgres.sql(f"UPDATE {new_schema}.versions SET version = 99, oldest_code = 98")
 
     problem = rf"version 99 .* 98 or later, and this one knows {migrate.WANTED}; upgrade Mainspring here"
     with pytest.raises(SchemaError, match=problem):
         await store.open()
     assert (await store.schema()).found == 99
-    assert postgres.sql(f"SELECT version, oldest_code FROM {postgres_schema}.versions") == [(99, 98)]
+    assert postgres.sql(f"SELECT version, oldest_code FROM {new_schema}.versions") == [(99, 98)]
 
 
 async def test_newer_tables_that_serve_this_code_too_are_used(
-    postgres: Server, postgres_schema: str, store: PostgresStore
+    postgres: Server, new_schema: str, store: PostgresStore
 ) -> None:
     await store.open()
     await store.close()
-    postgres.sql(f"UPDATE {postgres_schema}.versions SET version = 99")
+    postgres.sql(f"UPDATE {new_schema}.versions SET version = 99")
 
     await store.open()
     assert await store.queues() == ()

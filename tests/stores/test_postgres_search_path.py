@@ -41,7 +41,7 @@ BODY = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'a planted function was cal
 @pytest.fixture
 def database(own_postgres: Server) -> Iterator[str]:
     """A database where every role may create in `public`, as before PostgreSQL 15, with planted functions."""
-    name = "planted"
+    name = f"planted_{uuid4().hex[:8]}"
     own_postgres.sql(f"CREATE DATABASE {name}")
     own_postgres.sql("GRANT CREATE ON SCHEMA public TO PUBLIC", database=name)
     for function in PLANTED:

@@ -95,11 +95,11 @@ def test_errors_of_ours_and_of_anybody_else_are_their_own(error: Exception) -> N
 
 
 @on_real_time
-async def test_a_role_that_may_not_is_told_so(postgres: Server, postgres_schema: str) -> None:
-    postgres.sql(f"CREATE SCHEMA {postgres_schema}; CREATE TABLE {postgres_schema}.numbers (n integer)")
-    role = f"role_{postgres_schema}"
+async def test_a_role_that_may_not_is_told_so(postgres: Server, new_schema: str) -> None:
+    postgres.sql(f"CREATE SCHEMA {new_schema}; CREATE TABLE {new_schema}.numbers (n integer)")
+    role = f"role_{new_schema}"
     postgres.sql(f"CREATE ROLE {role} LOGIN")
-    async with opened(postgres.dsn(user=role), schema=postgres_schema) as connections:
+    async with opened(postgres.dsn(user=role), schema=new_schema) as connections:
         with pytest.raises(StoreError, match="role may not"):
             await connections.run(ask("SELECT n FROM mainspring.numbers"))
     postgres.sql(f"DROP ROLE {role}")

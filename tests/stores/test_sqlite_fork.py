@@ -43,7 +43,7 @@ def refused(name):
 """
 
 
-@pytest.fixture(params=[URL, OBJECT], ids=["url", "object"])
+@pytest.fixture(params=[pytest.param(URL, id="url"), pytest.param(OBJECT, id="object", marks=pytest.mark.full)])
 def store(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -39,10 +39,11 @@ from mainspring.testing.contract import SettableClock
 from mainspring.testing.contract.overviews import answers, ids_of
 from mainspring.testing.contract.world import DAY, FATAL, HOUR, RESIZE, SECOND, SEND, World
 from tests.stores import drawn, surveyed
-from tests.stores.drawn import EVERYTHING, Spec, Step
+from tests.stores.drawn import Spec, Step
 from tests.stores.pair import Pair
 from tests.stores.surveyed import BUDGETS, Surveyed, wishes
 from tests.stores.test_sqlite_nothing import Files
+from tests.tier import FULL
 
 MINUTE = timedelta(minutes=1)
 MANY = 400
@@ -234,9 +235,7 @@ class Surveys(RuleBasedStateMachine):
 
 # A failure is made as small as it can be before it is told, which may take some minutes.
 TestSurveys = pytest.mark.slow(pytest.mark.timeout(600)(Surveys.TestCase))
-TestSurveys.settings = settings(
-    max_examples=60 if EVERYTHING else 15, stateful_step_count=30, report_multiple_bugs=False
-)
+TestSurveys.settings = settings(max_examples=60 if FULL else 15, stateful_step_count=30, report_multiple_bugs=False)
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +278,7 @@ def test_the_crowd_has_jobs_in_many_states(crowd: Surveyed) -> None:
 
 
 @given(wish=wishes, pick=drawn.numbers, limit=st.integers(1, 100), budget=st.sampled_from(BUDGETS))
-@settings(max_examples=300 if EVERYTHING else 80, deadline=None)
+@settings(max_examples=300 if FULL else 80, deadline=None)
 def test_among_many_the_same_are_found_in_the_same_order(
     crowd: Surveyed, wish: dict[str, Any], pick: int, limit: int, budget: timedelta
 ) -> None:

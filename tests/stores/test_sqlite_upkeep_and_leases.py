@@ -31,6 +31,7 @@ def fill(path: Path, mebibytes: int) -> None:
         connection.execute("COMMIT")
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120)
 @on_real_time
 async def test_leases_are_renewed_in_time_while_as_much_as_may_be_is_written_anew(
@@ -62,4 +63,4 @@ async def test_leases_are_renewed_in_time_while_as_much_as_may_be_is_written_ane
         over.set()
         assert await job.result(timeout="30s") == 1
         assert (await job.refresh()).job.claims == 1
-    assert max(took) < 5 * LEASE, took
+    assert max(took) < 20 * LEASE, took

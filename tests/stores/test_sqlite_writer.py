@@ -224,7 +224,7 @@ async def test_a_lock_that_stays_is_told_and_nothing_is_done_later(
         began = time.monotonic()
         with pytest.raises(StoreUnavailable, match="look for a transaction that was left open"):
             await store.enqueue([new])
-        assert PATIENCE <= time.monotonic() - began < 20 * PATIENCE
+        assert PATIENCE <= time.monotonic() - began < 60 * PATIENCE
         free()
     await store.enqueue([world.new()])
 

@@ -106,7 +106,7 @@ SOONER = (
 
 class TestPostgresInTransactions(TransactionsContract):
     @pytest.fixture(
-        params=[pytest.param(ALL[name], id=name, marks=[] if name in SOONER else pytest.mark.slow) for name in ALL]
+        params=[pytest.param(ALL[name], id=name, marks=[] if name in SOONER else pytest.mark.full) for name in ALL]
     )
     def harness(
         self,

@@ -18,7 +18,7 @@ from tests.servers.postgres import Server
 from tests.stores.place import Place, ask, every_driver, join, join_sync, new
 from tests.stores.ways import Way
 
-WAITING = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+WAITING = "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

@@ -25,12 +25,13 @@ from schemathesis.specs.openapi.checks import (
 from mainspring.web.application import described
 from mainspring.web.groups import ALL as ROUTES
 from mainspring.web.routes import AnyRoute
+from tests import tier
 from tests.web.conftest import BASE
 from tests.web.served import Kept
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 25  # of each kind for each route
+EXAMPLES = 25 if tier.FULL else 5  # of each kind for each route
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -50,7 +51,7 @@ NOT_ALWAYS = {"control.cancel", "nodes.stacks", "audit.list", "queues.limit"}
 """What an earlier question may have done already, takes longer than it is given, or needs a store that plays a role."""
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite"])
+@pytest.fixture(scope="module", params=["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     place: Path = tmp_path_factory.mktemp("shop") / "jobs.db"
     with Kept("memory://" if request.param == "memory" else f"sqlite:///{place}") as found:

@@ -83,7 +83,7 @@ class Cluster:
             ends.enter_context(self.primary)
             self._standby = ends.enter_context(self.primary.standby())
             for server in (self.primary, self._standby):
-                self._wires.append(ends.enter_context(Wire(server.host, server.port)))
+                self._wires.append(ends.enter_context(Wire.to(server)))
             self._ends = ends.pop_all()
         return self
 

@@ -12,7 +12,7 @@ from tests.chaos.test_schedules import every_slot_makes_one_job
 from tests.servers.postgres import Server
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_every_slot_makes_one_job_while_nodes_are_killed_at_random(
     own_postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -24,6 +24,7 @@ def fleet(own_postgres: Server, tmp_path: Path) -> Iterator[Fleet]:
         yield fleet
 
 
+@pytest.mark.full
 def test_no_more_jobs_of_a_task_run_than_its_limit_says_over_all_nodes(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,6 +59,7 @@ def test_no_more_jobs_of_a_key_run_than_its_limit_says_over_all_nodes(fleet: Fle
     )
 
 
+@pytest.mark.full
 def test_of_many_processes_that_enqueue_the_same_unique_job_one_does(fleet: Fleet) -> None:
     fleet.ask(lambda app: app.store.queues())  # makes the tables
     clients = [fleet.start("unique", count=40) for _ in range(CLIENTS)]
@@ -71,6 +73,7 @@ def test_of_many_processes_that_enqueue_the_same_unique_job_one_does(fleet: Flee
     assert {line.job for line in there} == {line.job for line in fresh}, "all were told of the one that is there"
 
 
+@pytest.mark.full
 def test_a_unique_job_is_never_there_twice_while_nodes_work_them_off(fleet: Fleet, own_postgres: Server) -> None:
     schema = fleet.url.rpartition("=")[2]
     crowds: list[object] = []
