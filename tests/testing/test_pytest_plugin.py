@@ -165,7 +165,7 @@ def test_each_example_of_hypothesis_begins_at_zero(pytester: pytest.Pytester) ->
     """
     result = run(pytester, tests)
     result.assert_outcomes(passed=4, failed=1)
-    result.stdout.fnmatch_lines(["*hours=17,"])
+    result.stdout.fnmatch_lines(["hours = 17"])  # in the traceback: plugins change how Hypothesis reports examples
 
 
 def test_hypothesis_still_objects_to_other_fixtures(pytester: pytest.Pytester) -> None:
