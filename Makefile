@@ -52,12 +52,12 @@ check: ## check format, lint and types, and run the fast tests; before each comm
 	@$(run) mypy
 	@$(run) pytest -q $(spread) -m "not slow" $(ARGS)
 
-test-full: ## run all tests: every PostgreSQL, driver and Python, more random comparisons, longer chaos (hours)
+test-full: ## run all tests: every PostgreSQL, driver and Python, more random comparisons, longer chaos
 	$(setup) test,docs
 	@MAINSPRING_TESTS=full $(run) pytest $(spread) $(ARGS)
 	@MAINSPRING_TESTS=full .venv/bin/python tools/test_all.py --others $(ARGS)
 
-mutants: ## apply the faults of tests/mutants/, and list which tests find them (hours); ARGS="core --tier check"
+mutants: ## apply the faults of tests/mutants/, and list which tests find them; ARGS="core --tier check"
 	$(setup) dev,docs
 	@.venv/bin/python tools/mutants.py $(ARGS)
 
