@@ -70,7 +70,7 @@ async def list_jobs(
     as_json: bool,
 ) -> None:
     """List jobs, the newest first."""
-    log.addHandler(logging.NullHandler())  # what the app would log of a task that nobody knows is told here, too
+    log.addHandler(logging.NullHandler())  # else Python prints the hint for an unknown task to stderr once more
     found: list[JobView] = []
     more: JobId | None = JobId(after) if after else None
     if schedule is not None and (queue or task or tag or cause):
