@@ -115,10 +115,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    from tests.distribution import ByModule  # noqa: PLC0415 -- only the process that hands out tests needs it
+    from tests.xdist_scheduler import ModuleScheduling  # noqa: PLC0415 -- needed only by the process that assigns tests
 
     config.option.loadscopereorder = False  # else modules are sorted by their number of tests
-    return ByModule(config, log)
+    return ModuleScheduling(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -157,9 +157,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if tier.RANDOM_ORDER:
         items[:] = tier.shuffled(items)
     elif hasattr(config, "workerinput"):
-        from tests.distribution import mixed  # noqa: PLC0415 -- needs pytest-xdist
+        from tests.xdist_scheduler import in_order_of_assignment  # noqa: PLC0415 -- needs pytest-xdist
 
-        items[:] = mixed(items)
+        items[:] = in_order_of_assignment(items)
 
 
 @pytest.hookimpl(trylast=True)
@@ -202,7 +202,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
     """Print the list after everything else: the outermost wrapper has the last word."""
     yield
-    if terminalreporter.no_header:  # which has it otherwise
+    if not terminalreporter.showheader or terminalreporter.no_header:  # the header has the line otherwise
         terminalreporter.line(seed_line())
     reports = [report for kind in ("skipped", "failed", "error") for report in terminalreporter.stats.get(kind, ())]
     counts = Counter(

@@ -81,7 +81,8 @@ def terminate() -> int:
     "Terminate the connections that Django has opened, and wait until they are gone; return how many there were."
     with psycopg.connect(DSN, autocommit=True) as other:
         terminated = other.execute(
-            "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s", [NAME]
+            "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND application_name = %s", [NAME]
         ).fetchall()
         return len(terminated)
 

@@ -23,10 +23,16 @@ pytestmark = pytest.mark.slow
 
 OPTIONS = "timeout=2s"  # for a statement: short where it is to hang
 PATIENT = "timeout=20s"  # where it is not, but the machine may be busy
-STUCK = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring' AND wait_event_type = 'Lock'"
+STUCK = (
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+    "AND application_name = 'mainspring' AND wait_event_type = 'Lock'"
+)
 LAST_WORDS = 60.0
 """Seconds that a node without a server may take for its end: it tries each of its last writes for some time."""
-TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring'"
+TERMINATE = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND application_name = 'mainspring'"
+)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
-PARTS_OF_CONFTEST = ("tier.py", "distribution.py")
+PARTS_OF_CONFTEST = ("tier.py", "xdist_scheduler.py")
 
 
 class SmallSuite:

@@ -82,6 +82,7 @@ def test_random_choices_are_those_of_the_seed_that_is_printed(suite: SmallSuite)
 
     assert "random seed 1; to repeat this run, set MAINSPRING_SEED=1" in usual
     assert "random seed 812; to repeat this run, set MAINSPRING_SEED=812" in other
+    assert "random seed 1; to repeat this run, set MAINSPRING_SEED=1" in suite.run(RANDOM_TESTS, options=("-q",))
     assert len(drawn(usual)) > 10
     assert drawn(usual) == drawn(again)
     assert not set(drawn(usual)[:2]) & set(drawn(other)[:2])

@@ -33,7 +33,7 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A running server of the version that is preferred, or the one of `$MAINSPRING_TEST_DSN`."""
     dsn = os.environ.get("MAINSPRING_TEST_DSN")
     if dsn is None:
-        yield own(request)
+        yield preferred_server(request)
         return
     borrowed = BorrowedServer(dsn)
     if not hasattr(request.config, "workerinput"):
@@ -48,7 +48,7 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def own_postgres(request: pytest.FixtureRequest) -> Server:
     """A running server that trusts every client: for tests that put a `Pooler` or a `Wire` in front of it."""
-    return own(request)
+    return preferred_server(request)
 
 
 @pytest.fixture(scope="session")
@@ -57,14 +57,14 @@ def quiet_postgres() -> Iterator[Server]:
 
     Transactions keep dead rows of all databases of their server. So tests that count pages need one without others.
     """
-    with made() as server:
+    with unshared_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def oldest_postgres(request: pytest.FixtureRequest) -> Server:
     """A running server of the oldest version that is installed."""
-    preferred, oldest = own(request), min(versions(), default=None)
+    preferred, oldest = preferred_server(request), min(versions(), default=None)
     return preferred if preferred.version == oldest else shared.start(request.config, oldest)
 
 
@@ -92,14 +92,14 @@ def new_schema(postgres: Server) -> Iterator[str]:
         yield name
 
 
-def own(request: pytest.FixtureRequest) -> Server:
+def preferred_server(request: pytest.FixtureRequest) -> Server:
     try:
         return shared.shared(request.config)
     except NoPostgres as error:
         pytest.fail(str(error), pytrace=False)
 
 
-def made() -> Server:
+def unshared_server() -> Server:
     try:
         return new_server()
     except NoPostgres as error:

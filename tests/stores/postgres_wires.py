@@ -107,7 +107,8 @@ async def until_asleep(server: Server, *, besides: AbstractSet[int] = frozenset(
 def sessions(server: Server) -> list[int]:
     """Find who is connected as we are."""
     rows = server.sql(
-        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring' ORDER BY backend_start"
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+        "AND application_name = 'mainspring' ORDER BY backend_start"
     )
     return [pid for (pid,) in rows]
 

@@ -352,7 +352,8 @@ async def test_a_session_that_is_ended_amid_a_statement_is_replaced(
         running = asyncio.create_task(connections.run(interrupted))
         await until_asleep(postgres)
         postgres.sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND wait_event = 'PgSleep'"
         )
         assert await running not in before
         assert len(tries) == 2
@@ -501,7 +502,10 @@ async def test_whatever_comes_no_place_is_lost(postgres: Server, caplog: pytest.
         ends["cancelled" if running.cancelled() else repr(running.exception())] += 1
 
     async def disturb() -> None:
-        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring'"
+        end = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND application_name = 'mainspring'"
+        )
         while True:
             await asyncio.sleep(chance.uniform(0.05, 0.2))
             await asyncio.to_thread(postgres.sql, end)

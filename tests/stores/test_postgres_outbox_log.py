@@ -374,7 +374,10 @@ async def test_a_check_of_a_day_that_is_cancelled_is_logged_and_the_day_stays(
     box.look()
     box.deliver(1)
     day = log.Day(NOON.replace(hour=0), has_passed=True, is_ours=True, is_filled=True)
-    cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND %s = ANY (pg_blocking_pids(pid))"
+    cancel = (
+        "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND %s = ANY (pg_blocking_pids(pid))"
+    )
     store = PostgresStore(postgres.dsn(), schema=with_days.schema)
     await store.open()
     try:

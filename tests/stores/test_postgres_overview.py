@@ -573,7 +573,8 @@ async def test_all_of_it_works_through_a_pooler(own_postgres: Server) -> None:
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(*(store.search(Search(error="none"), budget=0 * SECOND) for _ in range(10)))
             ((left,),) = own_postgres.sql(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND state LIKE 'idle in transaction%'"
             )
             assert left == 0
         finally:

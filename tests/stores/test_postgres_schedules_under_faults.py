@@ -75,7 +75,10 @@ def postgres_schema(postgres: Server, schema: str) -> str:
 async def started(those: Crowd, verb: Awaitable[T]) -> "asyncio.Future[T]":
     """Start a verb that has to wait for somebody; returns once it waits."""
     task = asyncio.ensure_future(verb)
-    look = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'"
+    look = (
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+        "AND wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'"
+    )
     async with asyncio.timeout(30):
         while not await those.sql(look, those.schema):
             assert not task.done(), "it did not wait"
@@ -714,7 +717,10 @@ async def test_a_try_that_is_about_to_be_committed_is_waited_for(own_postgres: S
             frozen: list[int] = []
 
             async def freeze() -> None:
-                look = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' AND position($1 IN query) > 0"
+                look = (
+                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+                    "AND state = 'idle in transaction' AND position($1 IN query) > 0"
+                )
                 ((pid,),) = await those.sql(look, schema)
                 frozen.append(pid)
                 os.kill(pid, signal.SIGSTOP)
@@ -732,7 +738,8 @@ async def test_a_move_on_a_connection_that_was_lost_before_is_done(postgres: Ser
         store = await those.open(connections=1)
         await add(store)
         await those.sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring' AND query LIKE"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND application_name = 'mainspring' AND query LIKE"
             " '%' || $1 || '%'",
             postgres_schema,
         )

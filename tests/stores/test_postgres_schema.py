@@ -61,7 +61,10 @@ async def test_whoever_starts_beside_one_that_migrates_waits_for_it_longer_than_
     postgres: Server, new_schema: str
 ) -> None:
     store = PostgresStore(postgres.dsn(), schema=new_schema, clock=SettableClock(), patience="200ms")
-    waited = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory' AND now() - query_start > '500ms'::interval"
+    waited = (
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() "
+        "AND wait_event = 'advisory' AND now() - query_start > '500ms'::interval"
+    )
     with psycopg.connect(postgres.dsn()) as other:
         other.execute("SELECT pg_advisory_xact_lock(hashtextextended('mainspring migrates ' || %s, 0))", [new_schema])
         opening = asyncio.ensure_future(store.open())

@@ -47,7 +47,10 @@ def postgres_schema(postgres: Server, schema: str) -> str:
 async def started(those: Crowd, verb: Awaitable[T]) -> "asyncio.Future[T]":
     """Start a verb that has to wait for somebody; returns once it waits."""
     task = asyncio.ensure_future(verb)
-    look = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'"
+    look = (
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+        "AND wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'"
+    )
     async with asyncio.timeout(30):
         while not await those.sql(look, those.schema):
             assert not task.done(), "it did not wait"
@@ -126,7 +129,10 @@ async def test_new_jobs_that_were_sent_and_not_committed_are_sent_again(postgres
         jobs = [replace(new(), is_new=True) for _ in range(3)]
 
         async def cut() -> None:
-            look = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'"
+            look = (
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND state = 'idle in transaction'"
+            )
             assert await those.sql(look)
 
         answers = await staged(node.store.enqueue(jobs), after_enqueue_all_new=cut)
@@ -145,7 +151,10 @@ async def test_an_enqueue_that_is_carried_out_long_after_it_was_given_up_is_no_s
             await store.enqueue([replace(new(), is_new=True)])  # so that the statement is prepared
             await node.settle(await node.take())
             job = replace(new(), is_new=True)
-            look = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' AND position($1 IN query) > 0"
+            look = (
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+                "AND state = 'idle' AND position($1 IN query) > 0"
+            )
             ((pid,),) = await those.sql(look, qualified("INSERT INTO mainspring.jobs", schema))
             os.kill(pid, signal.SIGSTOP)
             try:

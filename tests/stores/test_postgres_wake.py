@@ -463,7 +463,10 @@ async def test_a_silent_network_is_found_out_by_the_probe(
         async with process(wire.dsn(), postgres_schema, timeout=4.0) as here:
             await here.watch()
             here.forget()
-            look = "SELECT state_change FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring'"
+            look = (
+                "SELECT state_change FROM pg_stat_activity WHERE datname = current_database() "
+                "AND application_name = 'mainspring'"
+            )
             seen: set[str] = set()
 
             def was_probed_twice() -> bool:
@@ -489,7 +492,10 @@ async def test_at_rest_it_does_nothing(postgres: Server, postgres_schema: str, m
     monkeypatch.setattr(post, "PROBE_EVERY", 3600.0)
     async with process(postgres.dsn(), postgres_schema) as here:
         await here.watch()
-        look = "SELECT state_change FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring'"
+        look = (
+            "SELECT state_change FROM pg_stat_activity WHERE datname = current_database() "
+            "AND application_name = 'mainspring'"
+        )
         before = await at_rest(postgres, look)
         (thread,) = (one for one in threading.enumerate() if one.name == THREAD and one.ident not in BEFORE)
         assert thread.ident
@@ -824,7 +830,10 @@ async def test_a_connection_that_swallows_notifications_is_told_once_and_asked_r
         await here.watch()
         await asyncio.to_thread(wait_until, lambda: lines(caplog, "no notifications arrive"), "it was told")
         await until(lambda: not here.bells.hears(), "it has given up")
-        look = "SELECT state_change FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'mainspring'"
+        look = (
+            "SELECT state_change FROM pg_stat_activity WHERE datname = current_database() "
+            "AND application_name = 'mainspring'"
+        )
         before = await at_rest(postgres, look)
         await asyncio.sleep(0.5)  # ten times that pause: nothing is to happen, so there is nothing to wait for
         assert postgres.sql(look) == before

@@ -1,4 +1,4 @@
-"""How the processes of pytest-xdist share the tests: module by module, so that fixtures of a module are set up once.
+"""Scheduler for pytest-xdist: assigns whole modules to processes, so that fixtures of a module are set up once.
 
 Tests of contracts and long tests without fixtures in common are assigned one at a time. Long tests mostly wait; they are
 spread among the others, so that some processes compute while others wait. Contracts come last: they keep all processes
@@ -20,7 +20,7 @@ LONG = re.compile(r"tests/(chaos/|jobs/test_postgres_)")
 T = TypeVar("T", bound=CollectedTest)
 
 
-class ByModule(LoadScopeScheduling):  # type: ignore[misc]  # its class has no types
+class ModuleScheduling(LoadScopeScheduling):  # type: ignore[misc]  # its class has no types
     """Assigns modules, in the order in which they were collected."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -31,8 +31,8 @@ def module_of(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def mixed(items: Iterable[T]) -> list[T]:
-    """Return tests in the order in which they are assigned: large modules first, long tests among them, then contracts."""
+def in_order_of_assignment(items: Iterable[T]) -> list[T]:
+    """Return large modules first, long tests spread among them, and contracts last."""
     modules: defaultdict[str, list[T]] = defaultdict(list)
     long: list[T] = []
     contracts: list[T] = []
